@@ -1,0 +1,119 @@
+//! Attaching the program to an interface: by tcx, or where the kernel has none, by a clsact filter.
+
+use super::Error;
+use super::program::{Kind, Program, chain};
+use crate::net::Link;
+use aya::programs::links::LinkOrder;
+use aya::programs::tc::{
+    NlOptions, SchedClassifierLinkId, TcAttachOptions, TcError, qdisc_detach_program,
+};
+use aya::programs::{ProgramError, TcAttachType};
+
+/// Where in the kernel the program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// A link on the interface's egress (kernel 6.6 and later). Lives with its file descriptor.
+    Tcx,
+    /// A filter of the clsact qdisc, which must be there.
+    Clsact,
+}
+
+impl Hook {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hook::Tcx => "tcx",
+            Hook::Clsact => "clsact",
+        }
+    }
+}
+
+/// An attached program; [`Program::detach`] takes it.
+pub struct Attachment {
+    hook: Hook,
+    id: SchedClassifierLinkId,
+}
+
+impl Attachment {
+    /// Where it is attached.
+    pub fn hook(&self) -> Hook {
+        self.hook
+    }
+}
+
+impl Program {
+    /// Attaches to the egress of `link` by `hook`, behind the programs that are there. `Ok(None)`:
+    /// this kernel has no such hook, and nothing has changed.
+    ///
+    /// # Errors
+    /// [`Error::Attach`].
+    pub fn attach(&mut self, link: &Link, hook: Hook) -> Result<Option<Attachment>, Error> {
+        let options = match hook {
+            Hook::Tcx => TcAttachOptions::TcxOrder(LinkOrder::default()),
+            Hook::Clsact => TcAttachOptions::Netlink(NlOptions::default()),
+        };
+        let attached =
+            self.classifier()?
+                .attach_with_options(&link.name, TcAttachType::Egress, options);
+        match attached {
+            Ok(id) => Ok(Some(Attachment { hook, id })),
+            Err(error) if hook == Hook::Tcx && is_unknown_attach_type(&error) => Ok(None),
+            Err(error) => Err(Error::Attach {
+                interface: link.name.clone(),
+                reason: chain(&error),
+            }),
+        }
+    }
+
+    /// Detaches. The program stays loaded and keeps its counters.
+    ///
+    /// # Errors
+    /// [`Error::Attach`] if the kernel refuses, as when the interface is gone.
+    pub fn detach(&mut self, attachment: Attachment, interface: &str) -> Result<(), Error> {
+        self.classifier()?
+            .detach(attachment.id)
+            .map_err(|error| Error::Attach {
+                interface: interface.to_owned(),
+                reason: chain(&error),
+            })
+    }
+}
+
+/// Kernels before 6.6 answer a tcx link with EINVAL.
+fn is_unknown_attach_type(error: &ProgramError) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(this) = cause {
+        if let Some(io) = this.downcast_ref::<std::io::Error>() {
+            return io.raw_os_error() == Some(libc::EINVAL);
+        }
+        cause = this.source();
+    }
+    false
+}
+
+/// Removes the filters that a leaky which died left in the clsact qdisc of `link`. Returns whether
+/// there were any.
+///
+/// # Errors
+/// [`Error::Attach`] if the kernel refuses.
+pub fn remove_filters(link: &Link) -> Result<bool, Error> {
+    let mut removed = false;
+    for kind in [Kind::DepartureTime, Kind::Queue] {
+        match qdisc_detach_program(&link.name, TcAttachType::Egress, kind.name()) {
+            Ok(()) => removed = true,
+            // No filter of this name, or no clsact qdisc at all.
+            Err(TcError::IoError(error))
+                if matches!(
+                    error.raw_os_error(),
+                    None | Some(libc::ENOENT | libc::EINVAL)
+                ) => {}
+            Err(error) => {
+                return Err(Error::Attach {
+                    interface: link.name.clone(),
+                    reason: chain(&error),
+                });
+            }
+        }
+    }
+    Ok(removed)
+}

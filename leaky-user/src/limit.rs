@@ -1,0 +1,406 @@
+//! From what was asked to the limits in force: defaults, and what has to be raised or refused.
+//! Pure: the same question about the same interface always has the same answer.
+
+use crate::hold::Content;
+use crate::net::Link;
+use crate::units::{Capacity, Duration, Rate};
+use leaky_core::abi::{Key, Policy};
+use leaky_core::bucket::Limits;
+use leaky_core::rate::{self, Unit, amount_in, span_of};
+use leaky_core::time::Span;
+use leaky_core::wire::Layer;
+
+/// The longest wait when nothing is said about it.
+pub const DEFAULT_MAX_WAIT: Duration = Duration::from_nanos(200_000_000);
+
+/// The longest that a bucket may take to drain, and the largest burst. The clock of the buckets is
+/// modulo 78 h: this leaves room for wait, burst and margins beside it.
+const LONGEST: Duration = Duration::from_nanos(12 * 3_600 * 1_000_000_000);
+
+/// The shortest frame: an Ethernet frame without its checksum, or a bare IPv4 header.
+const fn shortest_packet(layer: Layer) -> u64 {
+    match layer {
+        Layer::Ethernet => 60,
+        Layer::Ip => 20,
+    }
+}
+
+/// What the user asked for. Only the rate is required.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The drain of each bucket.
+    pub rate: Rate,
+    /// How much a bucket holds; default: what drains in the max wait.
+    pub capacity: Option<Capacity>,
+    /// The longest wait; default: the time that the capacity takes to drain, or
+    /// [`DEFAULT_MAX_WAIT`] when no capacity is given either.
+    pub max_wait: Option<Duration>,
+    /// How much may leave early after a pause; default: nothing.
+    pub burst: Option<Capacity>,
+    /// Whose bucket a packet falls into.
+    pub key: Key,
+}
+
+/// The limits that follow for one interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The drain of each bucket.
+    pub rate: Rate,
+    /// How much a bucket holds, in the unit of the rate.
+    pub capacity: Content,
+    /// The same as time at the rate.
+    pub capacity_time: Duration,
+    /// The longest wait.
+    pub max_wait: Duration,
+    /// How much earlier than its start a packet may leave.
+    pub burst: Duration,
+    /// Whose bucket a packet falls into.
+    pub key: Key,
+    /// The most that one packet of the local stack takes on the wire, in bytes.
+    pub largest_packet: u64,
+    /// How far ahead of now a departure time can be.
+    pub bound: Duration,
+    /// What the kernel program is told.
+    pub policy: Policy,
+    /// What was not taken as asked, in sentences.
+    pub notices: Vec<String>,
+}
+
+/// What cannot be done as asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Bytes with a rate in packets, or the other way round.
+    #[error(
+        "the {what} {given} does not go with the rate {rate}: give it {fitting}, or as time, such \
+         as 200ms"
+    )]
+    Unit {
+        /// Which value.
+        what: &'static str,
+        /// As given.
+        given: Capacity,
+        /// The rate.
+        rate: Rate,
+        /// What would go with it.
+        fitting: &'static str,
+    },
+    /// More than the bucket's arithmetic can represent.
+    #[error("the {what} is {given} at {rate}, longer than the {most} a bucket can count; lower it")]
+    TooLong {
+        /// Which value.
+        what: &'static str,
+        /// As given.
+        given: Capacity,
+        /// The rate.
+        rate: Rate,
+        /// The bound.
+        most: Duration,
+    },
+    /// The rate is outside what can be computed exactly.
+    #[error("the rate {0} is outside the range of the bucket's arithmetic, 1 kbit/s to 400 Gbit/s")]
+    Rate(Rate),
+}
+
+/// Works out the limits on `link`, whose `gso_max_segs` is already what it will be.
+///
+/// # Errors
+/// [`Error`]: what does not fit together.
+pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
+    let pace = Pace::of(asked.rate, link)?;
+    let max_wait = asked.max_wait;
+    let mut notices = Vec::new();
+
+    let wanted = match asked.capacity {
+        Some(capacity) => pace.amount("capacity", capacity)?,
+        None => pace.amount(
+            "capacity",
+            Capacity::Time(max_wait.unwrap_or(DEFAULT_MAX_WAIT)),
+        )?,
+    };
+    let smallest = pace.largest_packet(link);
+    let amount = wanted.max(smallest);
+    if amount > wanted {
+        let why = match asked.capacity {
+            Some(given) => format!("the capacity {given} is"),
+            None => format!("what {} drains in the max wait is", asked.rate),
+        };
+        notices.push(format!(
+            "{why} less than the largest packet of {}; the bucket holds {} instead",
+            link.name,
+            pace.content(amount).echo()
+        ));
+    }
+    let capacity = pace.span("capacity", amount)?;
+    let capacity_time = duration(capacity);
+    let max_wait = max_wait.unwrap_or(match asked.capacity {
+        Some(_) => capacity_time,
+        None => DEFAULT_MAX_WAIT,
+    });
+    let burst = match asked.burst {
+        Some(burst) => pace.span("burst", pace.amount("burst", burst)?)?,
+        None => Span::ZERO,
+    };
+
+    let largest_packet = link.largest_gso_packet();
+    let largest_cost = pace.core.cost(match pace.core.unit() {
+        Unit::Bytes => largest_packet,
+        Unit::Packets => smallest,
+    });
+    let max_wait_span = Span::from_ns(max_wait.as_nanos());
+    let mut limits = Limits {
+        rate: pace.core,
+        capacity,
+        max_wait: max_wait_span,
+        burst,
+        stale_after: Span::ZERO,
+    };
+    limits.stale_after = limits.furthest();
+    Ok(Limit {
+        rate: asked.rate,
+        capacity: pace.content(amount),
+        capacity_time,
+        max_wait,
+        burst: duration(burst),
+        key: asked.key,
+        largest_packet,
+        bound: duration(max_wait_span.plus(largest_cost)),
+        policy: Policy::new(limits, asked.key, link.layer),
+        notices,
+    })
+}
+
+/// A rate with what is needed to turn amounts into time and back.
+struct Pace {
+    asked: Rate,
+    per_second: u64,
+    core: rate::Rate,
+    /// The smallest charge there is.
+    least: u64,
+}
+
+impl Pace {
+    fn of(asked: Rate, link: &Link) -> Result<Pace, Error> {
+        let (per_second, core, least) = match asked {
+            Rate::BytesPerSecond(n) => (
+                n,
+                rate::Rate::bytes_per_second(n),
+                shortest_packet(link.layer),
+            ),
+            Rate::PacketsPerSecond(n) => (n, rate::Rate::packets_per_second(n), 1),
+        };
+        let core = core.ok_or(Error::Rate(asked))?;
+        Ok(Pace {
+            asked,
+            per_second,
+            core,
+            least,
+        })
+    }
+
+    /// A capacity in the unit of the rate, at least 1.
+    fn amount(&self, what: &'static str, given: Capacity) -> Result<u64, Error> {
+        let unit = |fitting| {
+            Err(Error::Unit {
+                what,
+                given,
+                rate: self.asked,
+                fitting,
+            })
+        };
+        match (given, self.core.unit()) {
+            (Capacity::Bytes(n), Unit::Bytes) | (Capacity::Packets(n), Unit::Packets) => Ok(n),
+            (Capacity::Bytes(_), Unit::Packets) => unit("in packets, such as 100p"),
+            (Capacity::Packets(_), Unit::Bytes) => unit("in bytes, such as 250kB"),
+            (Capacity::Time(time), _) => {
+                Ok(amount_in(Span::from_ns(time.as_nanos()), self.per_second).max(1))
+            }
+        }
+    }
+
+    /// How long `amount` takes to drain.
+    fn span(&self, what: &'static str, amount: u64) -> Result<Span, Error> {
+        span_of(amount, self.per_second, self.least)
+            .filter(|span| duration(*span) <= LONGEST)
+            .ok_or_else(|| Error::TooLong {
+                what,
+                given: self.content(amount).as_capacity(),
+                rate: self.asked,
+                most: LONGEST,
+            })
+    }
+
+    fn content(&self, amount: u64) -> Content {
+        match self.core.unit() {
+            Unit::Bytes => Content::Bytes(amount),
+            Unit::Packets => Content::Packets(amount),
+        }
+    }
+
+    /// The largest packet that the local stack hands down, in the unit of the rate: a bucket that
+    /// holds less would take it only when empty.
+    fn largest_packet(&self, link: &Link) -> u64 {
+        match self.core.unit() {
+            Unit::Bytes => link.largest_gso_packet(),
+            Unit::Packets => link.largest_gso_segments(),
+        }
+    }
+}
+
+impl Content {
+    /// The same as it is typed.
+    pub fn as_capacity(self) -> Capacity {
+        match self {
+            Content::Bytes(n) => Capacity::Bytes(n),
+            Content::Packets(n) => Capacity::Packets(n),
+        }
+    }
+
+    /// For a report: `250 kB = 250000 B`.
+    pub fn echo(self) -> String {
+        self.as_capacity().echo()
+    }
+}
+
+/// Nanoseconds, rounded down: the slack for rounding in a span is not to be seen.
+fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.0 >> leaky_core::time::FRACTION_BITS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        Link {
+            index: 3,
+            name: "eth0".into(),
+            mtu: 1_500,
+            layer: Layer::Ethernet,
+            loopback: false,
+            up: true,
+            tx_queues: 1,
+            gso_max_segs: 1,
+            gso_max_size: 65_536,
+        }
+    }
+
+    fn asked(rate: &str) -> Asked {
+        Asked {
+            rate: rate.parse().unwrap(),
+            capacity: None,
+            max_wait: None,
+            burst: None,
+            key: Key::Class,
+        }
+    }
+
+    #[test]
+    fn l18_a_rate_alone_is_enough() {
+        let limit = resolve(&asked("10mbit"), &link()).unwrap();
+        assert_eq!(limit.capacity, Content::Bytes(250_000));
+        assert_eq!(limit.capacity_time.as_nanos() / 1_000, 200_000);
+        assert_eq!(limit.max_wait, DEFAULT_MAX_WAIT);
+        assert_eq!(limit.burst, Duration::ZERO);
+        assert_eq!(limit.notices, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_capacity_alone_is_its_own_bound_on_the_wait() {
+        let capacity = Some(Capacity::Bytes(4_000_000));
+        let limit = resolve(
+            &Asked {
+                capacity,
+                ..asked("5mbit")
+            },
+            &link(),
+        )
+        .unwrap();
+        assert_eq!(limit.max_wait.as_nanos() / 1_000_000, 6_400);
+    }
+
+    #[test]
+    fn the_worked_example_five_per_second_and_at_most_two_seconds() {
+        let max_wait = Some(Duration::from_nanos(2_000_000_000));
+        let limit = resolve(
+            &Asked {
+                max_wait,
+                ..asked("5pps")
+            },
+            &link(),
+        )
+        .unwrap();
+        assert_eq!(limit.capacity, Content::Packets(10));
+    }
+
+    #[test]
+    fn l47_a_capacity_below_one_frame_is_raised_with_a_notice() {
+        for mtu in [1_500, 9_000, 65_536] {
+            let capacity = Some(Capacity::Bytes(1_214));
+            let link = Link { mtu, ..link() };
+            let limit = resolve(
+                &Asked {
+                    capacity,
+                    ..asked("10mbit")
+                },
+                &link,
+            )
+            .unwrap();
+            assert_eq!(limit.capacity, Content::Bytes(u64::from(mtu) + 22));
+            assert_eq!(limit.notices.len(), 1, "{:?}", limit.notices);
+        }
+    }
+
+    #[test]
+    fn the_default_is_raised_to_one_frame_at_the_lowest_rates() {
+        let limit = resolve(&asked("8kbit"), &link()).unwrap();
+        assert_eq!(limit.capacity, Content::Bytes(1_522));
+        assert_eq!(limit.max_wait, DEFAULT_MAX_WAIT);
+        assert_eq!(limit.notices.len(), 1);
+    }
+
+    #[test]
+    fn bytes_and_packets_do_not_mix() {
+        let packets = Some(Capacity::Packets(100));
+        let bytes = Some(Capacity::Bytes(100_000));
+        for wrong in [
+            Asked {
+                capacity: packets,
+                ..asked("10mbit")
+            },
+            Asked {
+                capacity: bytes,
+                ..asked("10pps")
+            },
+            Asked {
+                burst: packets,
+                ..asked("10mbit")
+            },
+        ] {
+            let error = resolve(&wrong, &link()).unwrap_err();
+            assert!(matches!(error, Error::Unit { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_capacity_of_days_is_refused_and_nothing_overflows() {
+        let capacity = Some(Capacity::Bytes(Capacity::MAX_BYTES));
+        let error = resolve(
+            &Asked {
+                capacity,
+                ..asked("1kbit")
+            },
+            &link(),
+        )
+        .unwrap_err();
+        assert!(matches!(error, Error::TooLong { .. }), "{error}");
+        let limit = resolve(
+            &Asked {
+                capacity,
+                ..asked("400gbit")
+            },
+            &link(),
+        )
+        .unwrap();
+        assert!(limit.policy.limits.stale_after < Span::MAX);
+    }
+}

@@ -1,0 +1,209 @@
+//! The topology: namespace `a` with interface `v0` (shaped), namespace `b` with `v1` (receives), one veth pair between.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::netns::Netns;
+use crate::process::eventually;
+
+/// The interface under test, in namespace `a`.
+pub const SHAPED: &str = "v0";
+/// Its peer, in namespace `b`.
+pub const FAR: &str = "v1";
+/// Hardware address of [`SHAPED`].
+pub const MAC_A: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
+/// Hardware address of [`FAR`].
+pub const MAC_B: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0b];
+/// IPv4 address of [`SHAPED`].
+pub const V4_A: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+/// IPv4 address of [`FAR`].
+pub const V4_B: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+/// IPv6 address of [`SHAPED`].
+pub const V6_A: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
+/// IPv6 address of [`FAR`].
+pub const V6_B: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
+/// A multicast group that is routed to [`SHAPED`].
+pub const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
+
+/// What differs between topologies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LabOptions {
+    /// MTU of both ends, bytes.
+    pub mtu: u32,
+    /// Transmit and receive queues of both ends.
+    pub queues: u32,
+    /// Fixed neighbour entries, so that no address resolution disturbs a measurement.
+    pub neighbours: bool,
+}
+
+impl Default for LabOptions {
+    fn default() -> Self {
+        Self {
+            mtu: 1500,
+            queues: 1,
+            neighbours: true,
+        }
+    }
+}
+
+/// Two namespaces joined by a veth pair; removed on drop.
+#[derive(Debug)]
+pub struct Lab {
+    /// The sending side, with [`SHAPED`].
+    pub a: Netns,
+    /// The receiving side, with [`FAR`].
+    pub b: Netns,
+}
+
+impl Lab {
+    /// A lab with the usual options.
+    ///
+    /// # Errors
+    /// See [`Lab::with`].
+    pub fn new() -> Result<Self> {
+        Self::with(LabOptions::default())
+    }
+
+    /// Makes the namespaces, the pair, the addresses and the routes.
+    ///
+    /// # Errors
+    /// Without root, without `ip`, or on a kernel without veth.
+    pub fn with(options: LabOptions) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = |side: &str| {
+            format!(
+                "{}{}-{number}-{side}",
+                crate::cleanup::PREFIX,
+                process::id()
+            )
+        };
+        let lab = Self {
+            a: Netns::create(&name("a"))?,
+            b: Netns::create(&name("b"))?,
+        };
+        lab.join(options)
+            .context("joining two namespaces by a veth pair")?;
+        Ok(lab)
+    }
+
+    fn join(&self, options: LabOptions) -> Result<()> {
+        let queues = options.queues.to_string();
+        let mtu = options.mtu.to_string();
+        let (mac_a, mac_b) = (mac_text(MAC_A), mac_text(MAC_B));
+        let end = |name, mac, namespace| {
+            [
+                "name",
+                name,
+                "mtu",
+                mtu.as_str(),
+                "address",
+                mac,
+                "numtxqueues",
+                queues.as_str(),
+                "numrxqueues",
+                queues.as_str(),
+                "netns",
+                namespace,
+            ]
+        };
+        let mut add = vec!["link", "add"];
+        add.extend(end(SHAPED, mac_a.as_str(), self.a.name()));
+        add.extend(["type", "veth", "peer"]);
+        add.extend(end(FAR, mac_b.as_str(), self.b.name()));
+        crate::process::tool("ip", &add)?;
+
+        let ends = [
+            (&self.a, SHAPED, V4_A, V6_A, V4_B, V6_B, mac_b.as_str()),
+            (&self.b, FAR, V4_B, V6_B, V4_A, V6_A, mac_a.as_str()),
+        ];
+        for (namespace, interface, v4, v6, far4, far6, far_mac) in ends {
+            // No link-local address: it would announce itself in the middle of a measurement.
+            namespace.ip(&["link", "set", interface, "addrgenmode", "none"])?;
+            namespace.run(|| {
+                for (key, value) in [("router_solicitations", "0"), ("accept_ra", "0")] {
+                    fs::write(format!("/proc/sys/net/ipv6/conf/{interface}/{key}"), value)
+                        .with_context(|| format!("setting {key} of {interface}"))?;
+                }
+                anyhow::Ok(())
+            })??;
+            namespace.ip(&["addr", "add", &format!("{v4}/30"), "dev", interface])?;
+            namespace.ip(&[
+                "addr",
+                "add",
+                &format!("{v6}/64"),
+                "dev",
+                interface,
+                "nodad",
+            ])?;
+            namespace.ip(&["link", "set", interface, "up"])?;
+            if options.neighbours {
+                for far in [far4.to_string(), far6.to_string()] {
+                    namespace.ip(&[
+                        "neigh",
+                        "replace",
+                        &far,
+                        "lladdr",
+                        far_mac,
+                        "dev",
+                        interface,
+                        "nud",
+                        "permanent",
+                    ])?;
+                }
+            }
+        }
+        self.a.ip(&["route", "add", "239.0.0.0/8", "dev", SHAPED])?;
+        for (namespace, interface) in [(&self.a, SHAPED), (&self.b, FAR)] {
+            ensure!(
+                eventually(Duration::from_secs(5), || is_ready(namespace, interface)
+                    .unwrap_or(false)),
+                "{interface} has no carrier or no usable IPv6 address 5 s after it was set up"
+            );
+        }
+        Ok(())
+    }
+
+    /// Where a sender in `a` reaches a receiver in `b`.
+    #[must_use]
+    pub fn far(&self, v6: bool, port: u16) -> SocketAddr {
+        let address = if v6 {
+            IpAddr::V6(V6_B)
+        } else {
+            IpAddr::V4(V4_B)
+        };
+        SocketAddr::new(address, port)
+    }
+
+    /// Changes the MTU of both ends while everything runs.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn set_mtu(&self, mtu: u32) -> Result<()> {
+        let mtu = mtu.to_string();
+        self.b.ip(&["link", "set", FAR, "mtu", &mtu])?;
+        self.a.ip(&["link", "set", SHAPED, "mtu", &mtu])?;
+        Ok(())
+    }
+}
+
+/// Carrier noticed, and the IPv6 address has joined its solicited-node group: both happen some time after the command that causes them.
+fn is_ready(namespace: &Netns, interface: &str) -> Result<bool> {
+    let up = namespace
+        .ip(&["-o", "link", "show", "dev", interface])?
+        .contains("state UP");
+    let groups = namespace.run(|| fs::read_to_string("/proc/thread-self/net/igmp6"))??;
+    Ok(up
+        && groups
+            .lines()
+            .any(|line| line.contains(interface) && line.contains("ff0200000000000000000001ff")))
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
