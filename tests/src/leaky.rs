@@ -77,6 +77,7 @@ struct Told {
     installed: Option<Installed>,
     counters: Vec<Counters>,
     summary: Option<Counters>,
+    notices: Vec<String>,
     /// Lines of standard output that are not what the contract says.
     strange: Vec<String>,
     errors: String,
@@ -107,6 +108,8 @@ pub struct Outcome {
     pub summary: Option<Counters>,
     /// The reports of each second.
     pub counters: Vec<Counters>,
+    /// What it had to say while it ran.
+    pub notices: Vec<String>,
     /// What it wrote to standard error.
     pub errors: String,
 }
@@ -287,6 +290,7 @@ impl Leaky {
             code: status.code(),
             summary: told.summary.clone(),
             counters: told.counters.clone(),
+            notices: told.notices.clone(),
             errors: told.errors.clone(),
         })
     }
@@ -311,6 +315,7 @@ fn follow_output(stdout: ChildStdout, log: Arc<Log>) -> JoinHandle<()> {
             match event {
                 Ok(Event::Installed(installed)) => told.installed = Some(*installed),
                 Ok(Event::Counters(counters)) => told.counters.push(counters),
+                Ok(Event::Notice { text }) => told.notices.push(text),
                 Ok(Event::Summary(counters)) => told.summary = Some(counters),
                 Err(error) => told.strange.push(format!("{line} ({error})")),
             }

@@ -12,6 +12,11 @@ pub enum Event {
     Installed(Box<Installed>),
     /// Once a second.
     Counters(Counters),
+    /// Something worth knowing happened.
+    Notice {
+        /// In words.
+        text: String,
+    },
     /// At the end.
     Summary(Counters),
 }
@@ -29,7 +34,7 @@ pub struct Installed {
     pub rate_packets_per_second: Option<u64>,
     /// What the bucket holds, in bytes.
     pub capacity_bytes: Option<u64>,
-    /// What the bucket holds, in packets.
+    /// What the bucket holds, in packets; with a rate in bytes, in full frames.
     pub capacity_packets: Option<u64>,
     /// What the bucket holds, as time at the rate.
     pub capacity_seconds: f64,
@@ -75,6 +80,8 @@ pub struct Counters {
     pub accepted_bytes: u64,
     /// Their bytes as the interface counts them.
     pub accepted_skb_bytes: u64,
+    /// Accepted packets as the interface counts them: a GSO packet is one.
+    pub accepted_buffers: u64,
     /// Accepted packets whose start was later than their arrival.
     pub delayed_packets: u64,
     /// Their bytes.

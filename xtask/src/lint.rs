@@ -48,17 +48,30 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     visible(doc.env("RUSTDOCFLAGS", "-Dwarnings"))?;
     note("looking for warnings in the eBPF programs");
     let objects = ebpf::build(workspace, &setup::tools(workspace)?)?;
-    if has_warnings(&objects.messages) {
+    if warnings(&objects.messages).next().is_some() {
         bail!("the eBPF programs build with warnings, see above");
     }
     shell_scripts(workspace)
 }
 
-/// `-Dwarnings` would be another build of `core`; cargo repeats warnings of earlier builds, so they can be looked for.
-fn has_warnings(messages: &str) -> bool {
+/// Headlines of the compiler's warnings. `-Dwarnings` would be another build of `core`; cargo repeats the warnings of
+/// earlier builds, so they can be looked for.
+fn warnings(messages: &str) -> impl Iterator<Item = String> {
     messages
         .lines()
-        .any(|line| line.contains("warning") && line.contains("generated"))
+        .map(without_colours)
+        .filter(|line| line.starts_with("warning"))
+        // The count at the end, and the price of a target feature that we ask for on purpose.
+        .filter(|line| !line.contains("generated") && !line.contains("`-Ctarget-feature`"))
+}
+
+fn without_colours(line: &str) -> String {
+    let mut pieces = line.split('\u{1b}');
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        plain.push_str(piece.split_once('m').map_or("", |(_, text)| text));
+    }
+    plain
 }
 
 fn shell_scripts(workspace: &Workspace) -> Result<()> {
@@ -74,12 +87,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn warnings_of_a_crate_are_found_in_cargos_messages() {
-        assert!(has_warnings(
-            "warning: unused\n\nwarning: `leaky-ebpf` (bin \"leaky\") generated 1 warning\n"
-        ));
-        assert!(!has_warnings(
-            "   Compiling core v0.0.0\n    Finished `release` profile\n"
-        ));
+    fn warnings_are_found_with_and_without_colours() {
+        let messages = "   Compiling core v0.0.0\n\
+            warning: unstable feature specified for `-Ctarget-feature`: `x`\n\
+            \u{1b}[1m\u{1b}[33mwarning\u{1b}[0m\u{1b}[1m: unused variable: `y`\u{1b}[0m\n\
+            warning: `leaky-ebpf` (lib) generated 2 warnings\n    Finished `release` profile\n";
+        assert_eq!(
+            warnings(messages).collect::<Vec<_>>(),
+            ["warning: unused variable: `y`"]
+        );
+        assert_eq!(warnings("    Finished `release` profile\n").count(), 0);
     }
 }

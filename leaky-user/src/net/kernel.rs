@@ -8,8 +8,8 @@ use nlink::netlink::NlMsgType;
 use nlink::netlink::message::{NLM_F_CREATE, NLM_F_REPLACE};
 use std::collections::BTreeSet;
 
-/// Changes sent in one go. A few hundred classes per batch hold the kernel's lock long enough
-/// to be felt by traffic; measured, 64 take about 0.1 ms.
+/// Changes sent in one go. The kernel works through them under its configuration lock, so there
+/// are not too many; measured, 2,050 changes and reading them back took 15 ms.
 const BATCH: usize = 64;
 /// Longest name in `IFLA_IFNAME`; a longer one can only be an alternative name.
 const LONGEST_NAME: usize = 15;

@@ -1,6 +1,7 @@
 //! Installing, crashing, clearing, and others who get in the way.
 
 use crate::lab::{Lab, Outcome, check};
+use crate::traffic;
 use leaky_user::hold::{self, Cleared, Content, HoldMode, LARGEST_WAIT, Previous};
 use leaky_user::net::Net;
 use leaky_user::units::Rate;
@@ -105,6 +106,38 @@ pub(crate) fn fq_longest_wait(lab: &Lab) -> Outcome {
     ask.bound = LARGEST_WAIT;
     let installed = lab.install(ask, HoldMode::Fq)?;
     println!("{}", lab.tc("-d qdisc show dev v0")?);
+    lab.wait(installed.remove(lab.net()))?;
+    Ok(())
+}
+
+pub(crate) fn fq_drops_by_reason(lab: &Lab) -> Outcome {
+    lab.ip("link add w0 numtxqueues 1 type veth peer name w1 numrxqueues 1")?;
+    lab.ip("link set w0 up")?;
+    lab.ip("link set w1 up")?;
+    lab.ip("address add 10.9.0.1/24 broadcast 10.9.0.255 dev w0")?;
+    let mut ask = lab.ask(lab.link_named("w0"));
+    ask.rate = Rate::PacketsPerSecond(2);
+    ask.capacity = Content::Packets(5);
+    let installed = lab.install(ask, HoldMode::Fq)?;
+    // 20 s are beyond the horizon of 10 s; 5 + 1 + 1,000 of 1,100 wait for their time.
+    traffic::send_later("10.9.0.255:9", 7, 100, 20_000_000_000)?;
+    traffic::send_later("10.9.0.255:9", 1_100, 100, 5_000_000_000)?;
+    let stats = lab.wait(installed.stats(lab.net()))?;
+    println!("{}", lab.tc("-s qdisc show dev w0")?);
+    check!(
+        stats.backlog_packets == 1_006 && stats.sent_packets == 0,
+        "{stats:?}"
+    );
+    check!(stats.backlog_bytes == 1_006 * 142, "{stats:?}");
+    check!(stats.dropped_packets == 101, "{stats:?}");
+    let by_reason = [("fq_limit", 94), ("fq_flow_limit", 0), ("fq_horizon", 7)];
+    check!(stats.drops == by_reason, "{stats:?}");
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let stats = lab.wait(installed.stats(lab.net()))?;
+    check!(
+        stats.backlog_packets == 0 && stats.sent_packets == 1_006,
+        "{stats:?}"
+    );
     lab.wait(installed.remove(lab.net()))?;
     Ok(())
 }

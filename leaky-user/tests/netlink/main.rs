@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         ),
         trial("fq_comes_and_goes", fq, life::fq_comes_and_goes),
         trial("fq_on_many_queues", fq, life::fq_on_many_queues),
+        trial("fq_drops_by_reason", fq, life::fq_drops_by_reason),
         trial("fq_longest_wait_reads_back", fq, life::fq_longest_wait),
         trial("clear_after_a_crash", why_not, life::clear_after_a_crash),
         trial("one_leaky_at_a_time", why_not, life::one_leaky_at_a_time),

@@ -1,0 +1,265 @@
+//! The parser against etherparse as second opinion, and against bytes that are no packet at all.
+
+use etherparse::{
+    IpFragOffset, IpHeaders, IpNumber, Ipv4Header, NetSlice, PacketBuilder, SlicedPacket,
+    TransportSlice, UdpHeader,
+};
+use leaky_core::wire::{Buffer, FlowKey, Layer, OnWire, Parsed, on_wire, parse};
+use proptest::prelude::*;
+
+fn read(frame: &[u8], layer: Layer) -> (Parsed, FlowKey) {
+    let mut flow = FlowKey::default();
+    (parse(frame, layer, &mut flow), flow)
+}
+
+fn words(address: &[u8]) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(address.chunks(4)) {
+        *word = u32::from_ne_bytes(bytes.try_into().unwrap());
+    }
+    words
+}
+
+/// What etherparse makes of a frame that it can read to the end: the flow and the headers' length.
+fn second_opinion(frame: &[u8]) -> (FlowKey, usize) {
+    let packet = SlicedPacket::from_ethernet(frame).unwrap();
+    let mut flow = FlowKey::default();
+    match packet.net.as_ref().unwrap() {
+        NetSlice::Ipv4(ip) => {
+            flow.version = 4;
+            flow.source = words(&ip.header().source());
+            flow.destination = words(&ip.header().destination());
+            flow.protocol = ip.payload_ip_number().0;
+        }
+        NetSlice::Ipv6(ip) => {
+            flow.version = 6;
+            flow.source = words(&ip.header().source());
+            flow.destination = words(&ip.header().destination());
+            flow.protocol = ip.payload().ip_number.0;
+        }
+        NetSlice::Arp(_) => panic!("built as IP"),
+    }
+    let payload = match packet.transport.as_ref().unwrap() {
+        TransportSlice::Udp(udp) => {
+            flow.source_port = udp.source_port();
+            flow.destination_port = udp.destination_port();
+            udp.payload().len()
+        }
+        TransportSlice::Tcp(tcp) => {
+            flow.source_port = tcp.source_port();
+            flow.destination_port = tcp.destination_port();
+            tcp.payload().len()
+        }
+        other => panic!("{other:?}"),
+    };
+    (flow, frame.len() - payload)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Tags {
+    None,
+    One,
+    Two,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn agrees_with_etherparse(
+        tags in prop_oneof![Just(Tags::None), Just(Tags::One), Just(Tags::Two)],
+        six: bool,
+        addresses in prop::array::uniform32(any::<u8>()),
+        ports: (u16, u16),
+        tcp: bool,
+        options in 0usize..=10,
+        payload in prop::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let id = |n: u16| n.try_into().unwrap();
+        let (source, destination) = addresses.split_at(16);
+        let four = |address: &[u8]| <[u8; 4]>::try_from(&address[..4]).unwrap();
+        let sixteen = |address: &[u8]| <[u8; 16]>::try_from(address).unwrap();
+        let (v4, v6) = (
+            (four(source), four(destination)), (sixteen(source), sixteen(destination)),
+        );
+        let ip = match (tags, six) {
+            (Tags::None, false) => ethernet.ipv4(v4.0, v4.1, 9),
+            (Tags::None, true) => ethernet.ipv6(v6.0, v6.1, 9),
+            (Tags::One, false) => ethernet.single_vlan(id(5)).ipv4(v4.0, v4.1, 9),
+            (Tags::One, true) => ethernet.single_vlan(id(5)).ipv6(v6.0, v6.1, 9),
+            (Tags::Two, false) => ethernet.double_vlan(id(5), id(6)).ipv4(v4.0, v4.1, 9),
+            (Tags::Two, true) => ethernet.double_vlan(id(5), id(6)).ipv6(v6.0, v6.1, 9),
+        };
+        let mut frame = Vec::new();
+        if tcp {
+            let header = ip.tcp(ports.0, ports.1, 7, 8);
+            header.options_raw(&vec![1; options * 4]).unwrap().write(&mut frame, &payload).unwrap();
+        } else {
+            ip.udp(ports.0, ports.1).write(&mut frame, &payload).unwrap();
+        }
+        let (flow, headers) = second_opinion(&frame);
+        let (parsed, found) = read(&frame, Layer::Ethernet);
+        prop_assert_eq!(found, flow);
+        prop_assert_eq!(parsed, Parsed::Traffic { headers: u32::try_from(headers).unwrap() });
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic_or_read_beyond_the_end(
+        frame in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        read(&frame, Layer::Ethernet);
+        read(&frame, Layer::Ip);
+    }
+
+    #[test]
+    fn nor_do_packets_that_end_anywhere(six: bool, length in 0usize..=74) {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = if six { ethernet.ipv6([1; 16], [2; 16], 9) } else { ethernet.ipv4([1; 4], [2; 4], 9) };
+        let mut frame = Vec::new();
+        ip.tcp(1, 2, 3, 4).write(&mut frame, &[]).unwrap();
+        frame.truncate(length);
+        let whole = if six { 74 } else { 54 };
+        // The data offset of TCP is in its 13th byte; the checksum and what follows is not read.
+        let needed = whole - 7;
+        let (parsed, _) = read(&frame, Layer::Ethernet);
+        prop_assert_eq!(matches!(parsed, Parsed::Truncated { .. }), frame.len() < needed);
+    }
+}
+
+/// Frames beginning with these EtherType and payload bytes.
+fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend(kind.to_be_bytes());
+    frame.extend(payload);
+    frame.resize(frame.len().max(60), 0);
+    frame
+}
+
+#[test]
+fn non_ip_control_passes_and_user_traffic_in_other_wrappings_does_not() {
+    for kind in [0x0806, 0x8035, 0x88cc, 0x888e, 0x8863, 0x8809, 0x88f7, 0x0026] {
+        assert_eq!(read(&ethernet(kind, &[]), Layer::Ethernet).0, Parsed::Control, "{kind:#x}");
+    }
+    for kind in [0x8864, 0x8847, 0x8848] {
+        let (parsed, flow) = read(&ethernet(kind, &[]), Layer::Ethernet);
+        assert_eq!((parsed, flow), (Parsed::Traffic { headers: 14 }, FlowKey::default()), "{kind:#x}");
+    }
+}
+
+#[test]
+fn l41_frames_with_more_tags_than_are_followed_are_shaped() {
+    let mut tags = Vec::new();
+    for _ in 0..3 {
+        tags.extend([0, 5, 0x81, 0x00]);
+    }
+    let (parsed, flow) = read(&ethernet(0x8100, &tags), Layer::Ethernet);
+    assert_eq!((parsed, flow), (Parsed::Traffic { headers: 22 }, FlowKey::default()));
+}
+
+#[test]
+fn fragments_are_keyed_by_addresses_and_protocol_the_first_included() {
+    let fragment = |offset: u16, more: bool| {
+        let mut header = Ipv4Header::new(108, 9, IpNumber::UDP, [1; 4], [2; 4]).unwrap();
+        header.fragment_offset = IpFragOffset::try_new(offset).unwrap();
+        header.more_fragments = more;
+        let mut frame = Vec::new();
+        let udp = UdpHeader { source_port: 5, destination_port: 6, length: 108, checksum: 0 };
+        let mut payload = udp.to_bytes().to_vec();
+        payload.extend([9; 100]);
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ip(IpHeaders::Ipv4(header, Default::default()))
+            .write(&mut frame, IpNumber::UDP, &payload)
+            .unwrap();
+        read(&frame, Layer::Ethernet).1
+    };
+    let (first, middle, last) = (fragment(0, true), fragment(13, true), fragment(26, false));
+    assert_eq!((first, middle), (middle, last));
+    assert_eq!((first.source_port, first.destination_port, first.protocol), (0, 0, 17));
+}
+
+/// An IPv6 packet with these extension headers (type, bytes behind the next-header field) and a
+/// UDP header.
+fn ipv6_with(extensions: &[(u8, &[u8])], last: u8) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 0];
+    packet.push(extensions.first().map_or(last, |extension| extension.0));
+    packet.push(64);
+    packet.extend([1; 16]);
+    packet.extend([2; 16]);
+    for (at, (_, body)) in extensions.iter().enumerate() {
+        packet.push(extensions.get(at + 1).map_or(last, |next| next.0));
+        packet.extend(*body);
+    }
+    packet.extend([0, 5, 0, 6, 0, 8, 0, 0]);
+    ethernet(0x86dd, &packet)
+}
+
+#[test]
+fn ipv6_extension_headers_are_followed() {
+    let eight: &[u8] = &[0; 7];
+    let sixteen: &[u8] = &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    // 24 B: an authentication header counts in fours.
+    let authentication: &[u8] = &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let chains: [&[(u8, &[u8])]; 4] = [
+        &[],
+        &[(0, eight)],
+        &[(0, sixteen), (60, eight), (43, sixteen)],
+        &[(0, eight), (60, eight), (43, eight), (51, authentication), (60, eight), (135, eight), (60, eight)],
+    ];
+    for chain in chains {
+        let frame = ipv6_with(chain, 17);
+        let (parsed, flow) = read(&frame, Layer::Ethernet);
+        let length: usize = chain.iter().map(|(_, body)| body.len() + 1).sum();
+        assert_eq!((flow.source_port, flow.destination_port, flow.protocol), (5, 6, 17));
+        assert_eq!(parsed, Parsed::Traffic { headers: u32::try_from(14 + 40 + length + 8).unwrap() });
+    }
+}
+
+#[test]
+fn ipv6_fragments_have_no_ports_and_the_protocol_of_the_datagram() {
+    let (parsed, flow) = read(&ipv6_with(&[(44, &[0, 0, 1, 0, 0, 0, 9])], 17), Layer::Ethernet);
+    assert_eq!((flow.source_port, flow.protocol), (0, 17));
+    assert_eq!(parsed, Parsed::Traffic { headers: 14 + 40 + 8 });
+}
+
+#[test]
+fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
+    for kind in [130u8, 131, 132, 133, 134, 135, 136, 137, 143] {
+        let mut frame = ipv6_with(&[(0, &[0; 7])], 58);
+        frame[14 + 40 + 8] = kind;
+        assert_eq!(read(&frame, Layer::Ethernet).0, Parsed::Control, "{kind}");
+    }
+    for kind in [1u8, 2, 3, 128, 129] {
+        let mut frame = ipv6_with(&[], 58);
+        frame[14 + 40] = kind;
+        assert!(matches!(read(&frame, Layer::Ethernet).0, Parsed::Traffic { .. }), "{kind}");
+    }
+}
+
+#[test]
+fn a_bare_ip_packet_has_the_flow_of_the_same_packet_behind_ethernet() {
+    for six in [false, true] {
+        let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
+        let ip = if six { ethernet.ipv6([1; 16], [2; 16], 9) } else { ethernet.ipv4([1; 4], [2; 4], 9) };
+        let mut frame = Vec::new();
+        ip.udp(5, 6).write(&mut frame, &[0; 10]).unwrap();
+        assert_eq!(read(&frame, Layer::Ethernet).1, read(&frame[14..], Layer::Ip).1);
+    }
+    assert!(matches!(read(&[0xff; 40], Layer::Ip).0, Parsed::Traffic { headers: 0 }));
+}
+
+#[test]
+fn l22_every_segment_of_a_gso_packet_counts_with_its_headers() {
+    let gso = |wire_length, gso_segments| {
+        on_wire(Buffer { length: 1_042, wire_length, gso_size: 100, gso_segments }, 42)
+    };
+    let wanted = OnWire { bytes: 1_420, packets: 10 };
+    assert_eq!(gso(1_420, 10), wanted);
+    // Nobody counted the segments, and the kernel's wire_len is wrong then.
+    assert_eq!(gso(1_000, 0), wanted);
+    let plain = Buffer { length: 1_042, wire_length: 1_042, ..Buffer::default() };
+    assert_eq!(on_wire(plain, 42), OnWire { bytes: 1_042, packets: 1 });
+    // Headers longer than the packet, as odd input can claim: no wrap, at least one frame.
+    let odd = Buffer { length: 20, wire_length: 20, gso_size: 100, gso_segments: 0 };
+    assert_eq!(on_wire(odd, 42), OnWire { bytes: 20, packets: 1 });
+}
