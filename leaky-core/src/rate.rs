@@ -135,7 +135,7 @@ mod tests {
 
     fn exact(amount: u64, rate: u64) -> u128 {
         // In 2^-48 ns, so that the rounding can be seen.
-        (u128::from(amount) * SECOND << 32) / u128::from(rate)
+        ((u128::from(amount) * SECOND) << 32) / u128::from(rate)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Every interleaving of a few CPUs on one bucket: no debit is lost, no two packets share a start.
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p leaky-core --test loom`.
 #![cfg(loom)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use leaky_core::bucket::Limits;
 use leaky_core::rate::{Rate, span_of};

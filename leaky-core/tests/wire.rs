@@ -1,4 +1,5 @@
 //! The parser against etherparse as second opinion, and against bytes that are no packet at all.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use etherparse::{
     IpFragOffset, IpHeaders, IpNumber, Ipv4Header, NetSlice, PacketBuilder, SlicedPacket,
@@ -138,12 +139,22 @@ fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn non_ip_control_passes_and_user_traffic_in_other_wrappings_does_not() {
-    for kind in [0x0806, 0x8035, 0x88cc, 0x888e, 0x8863, 0x8809, 0x88f7, 0x0026] {
-        assert_eq!(read(&ethernet(kind, &[]), Layer::Ethernet).0, Parsed::Control, "{kind:#x}");
+    for kind in [
+        0x0806, 0x8035, 0x88cc, 0x888e, 0x8863, 0x8809, 0x88f7, 0x0026,
+    ] {
+        assert_eq!(
+            read(&ethernet(kind, &[]), Layer::Ethernet).0,
+            Parsed::Control,
+            "{kind:#x}"
+        );
     }
     for kind in [0x8864, 0x8847, 0x8848] {
         let (parsed, flow) = read(&ethernet(kind, &[]), Layer::Ethernet);
-        assert_eq!((parsed, flow), (Parsed::Traffic { headers: 14 }, FlowKey::default()), "{kind:#x}");
+        assert_eq!(
+            (parsed, flow),
+            (Parsed::Traffic { headers: 14 }, FlowKey::default()),
+            "{kind:#x}"
+        );
     }
 }
 
@@ -154,7 +165,10 @@ fn l41_frames_with_more_tags_than_are_followed_are_shaped() {
         tags.extend([0, 5, 0x81, 0x00]);
     }
     let (parsed, flow) = read(&ethernet(0x8100, &tags), Layer::Ethernet);
-    assert_eq!((parsed, flow), (Parsed::Traffic { headers: 22 }, FlowKey::default()));
+    assert_eq!(
+        (parsed, flow),
+        (Parsed::Traffic { headers: 22 }, FlowKey::default())
+    );
 }
 
 #[test]
@@ -164,7 +178,12 @@ fn fragments_are_keyed_by_addresses_and_protocol_the_first_included() {
         header.fragment_offset = IpFragOffset::try_new(offset).unwrap();
         header.more_fragments = more;
         let mut frame = Vec::new();
-        let udp = UdpHeader { source_port: 5, destination_port: 6, length: 108, checksum: 0 };
+        let udp = UdpHeader {
+            source_port: 5,
+            destination_port: 6,
+            length: 108,
+            checksum: 0,
+        };
         let mut payload = udp.to_bytes().to_vec();
         payload.extend([9; 100]);
         PacketBuilder::ethernet2([2; 6], [4; 6])
@@ -175,7 +194,10 @@ fn fragments_are_keyed_by_addresses_and_protocol_the_first_included() {
     };
     let (first, middle, last) = (fragment(0, true), fragment(13, true), fragment(26, false));
     assert_eq!((first, middle), (middle, last));
-    assert_eq!((first.source_port, first.destination_port, first.protocol), (0, 0, 17));
+    assert_eq!(
+        (first.source_port, first.destination_port, first.protocol),
+        (0, 0, 17)
+    );
 }
 
 /// An IPv6 packet with these extension headers (type, bytes behind the next-header field) and a
@@ -199,27 +221,53 @@ fn ipv6_extension_headers_are_followed() {
     let eight: &[u8] = &[0; 7];
     let sixteen: &[u8] = &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     // 24 B: an authentication header counts in fours.
-    let authentication: &[u8] = &[4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let authentication: &[u8] = &[
+        4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
     let chains: [&[(u8, &[u8])]; 4] = [
         &[],
         &[(0, eight)],
         &[(0, sixteen), (60, eight), (43, sixteen)],
-        &[(0, eight), (60, eight), (43, eight), (51, authentication), (60, eight), (135, eight), (60, eight)],
+        &[
+            (0, eight),
+            (60, eight),
+            (43, eight),
+            (51, authentication),
+            (60, eight),
+            (135, eight),
+            (60, eight),
+        ],
     ];
     for chain in chains {
         let frame = ipv6_with(chain, 17);
         let (parsed, flow) = read(&frame, Layer::Ethernet);
         let length: usize = chain.iter().map(|(_, body)| body.len() + 1).sum();
-        assert_eq!((flow.source_port, flow.destination_port, flow.protocol), (5, 6, 17));
-        assert_eq!(parsed, Parsed::Traffic { headers: u32::try_from(14 + 40 + length + 8).unwrap() });
+        assert_eq!(
+            (flow.source_port, flow.destination_port, flow.protocol),
+            (5, 6, 17)
+        );
+        assert_eq!(
+            parsed,
+            Parsed::Traffic {
+                headers: u32::try_from(14 + 40 + length + 8).unwrap()
+            }
+        );
     }
 }
 
 #[test]
 fn ipv6_fragments_have_no_ports_and_the_protocol_of_the_datagram() {
-    let (parsed, flow) = read(&ipv6_with(&[(44, &[0, 0, 1, 0, 0, 0, 9])], 17), Layer::Ethernet);
+    let (parsed, flow) = read(
+        &ipv6_with(&[(44, &[0, 0, 1, 0, 0, 0, 9])], 17),
+        Layer::Ethernet,
+    );
     assert_eq!((flow.source_port, flow.protocol), (0, 17));
-    assert_eq!(parsed, Parsed::Traffic { headers: 14 + 40 + 8 });
+    assert_eq!(
+        parsed,
+        Parsed::Traffic {
+            headers: 14 + 40 + 8
+        }
+    );
 }
 
 #[test]
@@ -232,7 +280,10 @@ fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
     for kind in [1u8, 2, 3, 128, 129] {
         let mut frame = ipv6_with(&[], 58);
         frame[14 + 40] = kind;
-        assert!(matches!(read(&frame, Layer::Ethernet).0, Parsed::Traffic { .. }), "{kind}");
+        assert!(
+            matches!(read(&frame, Layer::Ethernet).0, Parsed::Traffic { .. }),
+            "{kind}"
+        );
     }
 }
 
@@ -240,26 +291,68 @@ fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
 fn a_bare_ip_packet_has_the_flow_of_the_same_packet_behind_ethernet() {
     for six in [false, true] {
         let ethernet = PacketBuilder::ethernet2([2; 6], [4; 6]);
-        let ip = if six { ethernet.ipv6([1; 16], [2; 16], 9) } else { ethernet.ipv4([1; 4], [2; 4], 9) };
+        let ip = if six {
+            ethernet.ipv6([1; 16], [2; 16], 9)
+        } else {
+            ethernet.ipv4([1; 4], [2; 4], 9)
+        };
         let mut frame = Vec::new();
         ip.udp(5, 6).write(&mut frame, &[0; 10]).unwrap();
-        assert_eq!(read(&frame, Layer::Ethernet).1, read(&frame[14..], Layer::Ip).1);
+        assert_eq!(
+            read(&frame, Layer::Ethernet).1,
+            read(&frame[14..], Layer::Ip).1
+        );
     }
-    assert!(matches!(read(&[0xff; 40], Layer::Ip).0, Parsed::Traffic { headers: 0 }));
+    assert!(matches!(
+        read(&[0xff; 40], Layer::Ip).0,
+        Parsed::Traffic { headers: 0 }
+    ));
 }
 
 #[test]
 fn l22_every_segment_of_a_gso_packet_counts_with_its_headers() {
     let gso = |wire_length, gso_segments| {
-        on_wire(Buffer { length: 1_042, wire_length, gso_size: 100, gso_segments }, 42)
+        on_wire(
+            Buffer {
+                length: 1_042,
+                wire_length,
+                gso_size: 100,
+                gso_segments,
+            },
+            42,
+        )
     };
-    let wanted = OnWire { bytes: 1_420, packets: 10 };
+    let wanted = OnWire {
+        bytes: 1_420,
+        packets: 10,
+    };
     assert_eq!(gso(1_420, 10), wanted);
     // Nobody counted the segments, and the kernel's wire_len is wrong then.
     assert_eq!(gso(1_000, 0), wanted);
-    let plain = Buffer { length: 1_042, wire_length: 1_042, ..Buffer::default() };
-    assert_eq!(on_wire(plain, 42), OnWire { bytes: 1_042, packets: 1 });
+    let plain = Buffer {
+        length: 1_042,
+        wire_length: 1_042,
+        ..Buffer::default()
+    };
+    assert_eq!(
+        on_wire(plain, 42),
+        OnWire {
+            bytes: 1_042,
+            packets: 1
+        }
+    );
     // Headers longer than the packet, as odd input can claim: no wrap, at least one frame.
-    let odd = Buffer { length: 20, wire_length: 20, gso_size: 100, gso_segments: 0 };
-    assert_eq!(on_wire(odd, 42), OnWire { bytes: 20, packets: 1 });
+    let odd = Buffer {
+        length: 20,
+        wire_length: 20,
+        gso_size: 100,
+        gso_segments: 0,
+    };
+    assert_eq!(
+        on_wire(odd, 42),
+        OnWire {
+            bytes: 20,
+            packets: 1
+        }
+    );
 }

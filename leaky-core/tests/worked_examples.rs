@@ -1,4 +1,5 @@
 //! The worked examples that leaky promises (README, DESIGN section 1), with rates in packets.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use leaky_core::bucket::{Limits, Refusal};
 use leaky_core::rate::{Rate, amount_in, span_of};

@@ -6,8 +6,10 @@ use crate::net::{Error, Net, Op, QdiscConfig};
 /// `TC_H_CLSACT`: where it stands (linux/pkt_sched.h).
 const PARENT: u32 = 0xffff_fff1;
 const HANDLE: u32 = 0xffff_0000;
-/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)` and the same for egress: where its filters are.
-const FILTER_PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
+/// `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`: where filters on what comes in are.
+const INGRESS: u32 = 0xffff_fff2;
+/// The same for what leaves.
+const EGRESS: u32 = 0xffff_fff3;
 
 const KIND: &str = "clsact";
 
@@ -42,6 +44,14 @@ impl Clsact {
         Ok(Clsact { made: true })
     }
 
+    /// Whether a filter is on what leaves the interface. It need not be leaky's.
+    ///
+    /// # Errors
+    /// [`Error`] if the kernel cannot be asked.
+    pub async fn has_filter<N: Net>(&self, net: &N, index: u32) -> Result<bool, Error> {
+        Ok(net.filters(index, EGRESS).await? > 0)
+    }
+
     /// Gives it up.
     ///
     /// # Errors
@@ -60,7 +70,7 @@ impl Clsact {
 /// # Errors
 /// As [`Clsact::claim`].
 pub async fn remove_unused<N: Net>(net: &N, index: u32) -> Result<(), crate::net::ApplyError> {
-    for parent in FILTER_PARENTS {
+    for parent in [INGRESS, EGRESS] {
         match net.filters(index, parent).await {
             Ok(0) => {}
             Ok(_) => return Ok(()),

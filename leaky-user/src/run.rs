@@ -63,6 +63,9 @@ pub enum Error {
     /// The kernel holds another policy than was set.
     #[error("not enforced on {0}: the kernel program runs another policy than was set")]
     OtherPolicy(String),
+    /// Somebody took the program off the interface.
+    #[error("not enforced on {0}: leaky's program was detached; start leaky again")]
+    Detached(String),
     /// The process cannot do its part.
     #[error("cannot {0}: {1}")]
     Process(&'static str, std::io::Error),
@@ -256,12 +259,22 @@ impl Limiter {
         }
     }
 
-    async fn still_enforced(&self, net: &Kernel) -> Result<(), Error> {
+    /// Looks whether hold and program are still there.
+    async fn still_enforced(&mut self, net: &Kernel) -> Result<(), Error> {
         match self.installed.verify(net).await {
             Err(hold::Error::Net(error)) if error.is_interface_gone() => {
-                Err(Error::InterfaceGone(self.link.name.clone()))
+                return Err(Error::InterfaceGone(self.link.name.clone()));
             }
-            other => Ok(other?),
+            other => other?,
+        }
+        let attached = match &self.clsact {
+            None => self.program.is_in_tcx(&self.link)?.unwrap_or(true),
+            Some(clsact) => clsact.has_filter(net, self.link.index).await?,
+        };
+        if attached {
+            Ok(())
+        } else {
+            Err(Error::Detached(self.link.name.clone()))
         }
     }
 

@@ -7,7 +7,7 @@ use aya::programs::links::LinkOrder;
 use aya::programs::tc::{
     NlOptions, SchedClassifierLinkId, TcAttachOptions, TcError, qdisc_detach_program,
 };
-use aya::programs::{ProgramError, TcAttachType};
+use aya::programs::{ProgramError, SchedClassifier, TcAttachType};
 
 /// Where in the kernel the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,24 @@ impl Program {
                 reason: chain(&error),
             }),
         }
+    }
+
+    /// Whether the kernel still runs the program on packets that leave `link`, attached by tcx.
+    /// `None` where it cannot be asked, as while the interface changes its name.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if the program is not loaded.
+    pub fn is_in_tcx(&mut self, link: &Link) -> Result<Option<bool>, Error> {
+        let name = self.kind().name();
+        let lost = |error: ProgramError| Error::Refused {
+            program: name,
+            reason: chain(&error),
+        };
+        let id = self.classifier()?.info().map_err(lost)?.id();
+        let there = SchedClassifier::query_tcx(&link.name, TcAttachType::Egress);
+        Ok(there
+            .ok()
+            .map(|(_, programs)| programs.iter().any(|program| program.id() == id)))
     }
 
     /// Detaches. The program stays loaded and keeps its counters.

@@ -113,3 +113,15 @@ fn qdisc_is_missing(kind: &str) -> Option<String> {
         .err()
         .map(|error| format!("this kernel has no {kind} qdisc ({error:#})"))
 }
+
+/// What a case returns when it finds out under way that this machine cannot show what it is about. It is reported as ignored.
+#[derive(Debug)]
+pub(crate) struct CannotTell(pub(crate) String);
+
+impl std::fmt::Display for CannotTell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for CannotTell {}

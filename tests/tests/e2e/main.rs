@@ -28,7 +28,7 @@ use std::time::Duration;
 use leaky_tests::cleanup;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-use host::{Host, Need};
+use host::{CannotTell, Host, Need};
 
 /// One end-to-end test.
 struct Case {
@@ -133,7 +133,11 @@ fn run(case: &'static Case) -> Result<Completion, Failed> {
         result = (case.run)();
     }
     drop(done);
-    result
-        .map(|()| Completion::Completed)
-        .map_err(|error| Failed::from(format!("{error:#}")))
+    match result {
+        Ok(()) => Ok(Completion::Completed),
+        Err(error) => match error.downcast_ref::<CannotTell>() {
+            Some(reason) => Ok(Completion::ignored_with(reason)),
+            None => Err(Failed::from(format!("{error:#}"))),
+        },
+    }
 }
