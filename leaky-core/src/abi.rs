@@ -149,9 +149,9 @@ pub struct Counters {
     /// Buffers that shared the overflow bucket because the table of keys or the hold's queues
     /// were used up.
     pub keys_beyond_table: u64,
-    /// Frames in the largest buffer seen.
+    /// Frames in the largest buffer accepted.
     pub largest_packets: u64,
-    /// Bytes on the wire of the largest buffer seen.
+    /// Bytes on the wire of the largest buffer accepted.
     pub largest_bytes: u64,
 }
 

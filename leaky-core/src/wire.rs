@@ -92,8 +92,8 @@ pub enum Parsed {
         /// As above.
         headers: u32,
     },
-    /// Control traffic that keeps the link alive and is never delayed: ARP, neighbour discovery,
-    /// IGMP, MLD and every other non-IP protocol that carries no user traffic.
+    /// Control traffic that keeps links and neighbours alive and is never delayed: ARP, neighbour
+    /// discovery, IGMP, MLD, LLDP, spanning tree and the like.
     Control,
 }
 
@@ -107,10 +107,6 @@ const EXTENSION_DEPTH: u32 = 8;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// Carries the user's packets behind a header that is not followed: shaped, never let through.
-const ETHERTYPE_PPPOE_SESSION: u16 = 0x8864;
-const ETHERTYPE_MPLS: u16 = 0x8847;
-const ETHERTYPE_MPLS_MULTICAST: u16 = 0x8848;
 
 const HOP_BY_HOP: u8 = 0;
 const IGMP: u8 = 2;
@@ -137,10 +133,40 @@ const fn is_extension(protocol: u8) -> bool {
     )
 }
 
-/// Multicast listener discovery (130-132, 143) and neighbour discovery (133-137): RFC 4861,
-/// RFC 2710, RFC 3810.
-const fn is_icmpv6_control(kind: u8) -> bool {
-    matches!(kind, 130..=137 | 143)
+/// Whether an EtherType is that of a protocol which keeps links and neighbours alive and carries no
+/// user traffic. Every other non-IP protocol (PPPoE sessions, MPLS, MACsec, batman-adv, ...) may carry
+/// some and is shaped.
+///
+/// A value below 0x600 is a length: an LLC frame, as of spanning tree. The rest: ARP, wake-on-LAN,
+/// RARP, flow control, slow protocols (LACP), PPPoE discovery, EAPOL, LLDP, PTP, CFM, loop tests.
+const fn is_control(ethertype: u16) -> bool {
+    ethertype < 0x0600
+        || matches!(
+            ethertype,
+            0x0806
+                | 0x0842
+                | 0x8035
+                | 0x8808
+                | 0x8809
+                | 0x8863
+                | 0x888e
+                | 0x88cc
+                | 0x88f7
+                | 0x8902
+                | 0x9000
+        )
+}
+
+/// Whether an ICMPv6 message is neighbour discovery (133-137, sent with hop limit 255: RFC 4861) or
+/// multicast listener discovery (130-132, 143, sent with hop limit 1: RFC 2710, RFC 3810). With
+/// another hop limit it is not valid, or crossed a router, and is traffic like any other.
+const fn is_icmpv6_control(kind: u8, hop_limit: u8) -> bool {
+    matches!((kind, hop_limit), (133..=137, 255) | (130..=132 | 143, 1))
+}
+
+/// Whether an IPv4 address is multicast, where IGMP goes (RFC 3376).
+const fn is_multicast(address: u32) -> bool {
+    address.to_ne_bytes()[0] >> 4 == 0xe
 }
 
 /// Reads the headers of `frame` and writes its flow to `flow`, which must come all zero.
@@ -165,11 +191,8 @@ pub fn parse<F: Frame + ?Sized>(frame: &F, layer: Layer, flow: &mut FlowKey) -> 
     match ethertype {
         ETHERTYPE_IPV4 => ipv4(frame, at, flow),
         ETHERTYPE_IPV6 => ipv6(frame, at, flow),
-        ETHERTYPE_PPPOE_SESSION | ETHERTYPE_MPLS | ETHERTYPE_MPLS_MULTICAST => {
-            Parsed::Traffic { headers: at }
-        }
-        tag if is_vlan(tag) => Parsed::Traffic { headers: at },
-        _ => Parsed::Control,
+        other if is_control(other) => Parsed::Control,
+        _ => Parsed::Traffic { headers: at },
     }
 }
 
@@ -211,7 +234,7 @@ fn ipv4<F: Frame + ?Sized>(frame: &F, at: u32, flow: &mut FlowKey) -> Parsed {
     if first >> 4 != 4 || header < 20 {
         return Parsed::Traffic { headers: at };
     }
-    if protocol == IGMP {
+    if protocol == IGMP && is_multicast(destination) {
         return Parsed::Control;
     }
     flow.version = 4;
@@ -233,6 +256,9 @@ fn ipv6<F: Frame + ?Sized>(frame: &F, at: u32, flow: &mut FlowKey) -> Parsed {
         return Parsed::Truncated { headers: at };
     };
     let Some(source) = frame.address(at + 8) else {
+        return Parsed::Truncated { headers: at };
+    };
+    let Some(hop_limit) = frame.u8(at + 7) else {
         return Parsed::Truncated { headers: at };
     };
     let Some(mut next) = frame.u8(at + 6) else {
@@ -271,8 +297,13 @@ fn ipv6<F: Frame + ?Sized>(frame: &F, at: u32, flow: &mut FlowKey) -> Parsed {
         next = following;
     }
     flow.protocol = next;
-    if next == ICMPV6 && frame.u8(at).is_some_and(is_icmpv6_control) {
-        return Parsed::Control;
+    if next == ICMPV6 {
+        let Some(kind) = frame.u8(at) else {
+            return Parsed::Truncated { headers: at };
+        };
+        if is_icmpv6_control(kind, hop_limit) {
+            return Parsed::Control;
+        }
     }
     transport(frame, at, flow)
 }

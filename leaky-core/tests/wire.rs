@@ -148,7 +148,7 @@ fn non_ip_control_passes_and_user_traffic_in_other_wrappings_does_not() {
             "{kind:#x}"
         );
     }
-    for kind in [0x8864, 0x8847, 0x8848] {
+    for kind in [0x8864, 0x8847, 0x8848, 0x88e5, 0x4305, 0x0bad] {
         let (parsed, flow) = read(&ethernet(kind, &[]), Layer::Ethernet);
         assert_eq!(
             (parsed, flow),
@@ -275,6 +275,13 @@ fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
     for kind in [130u8, 131, 132, 133, 134, 135, 136, 137, 143] {
         let mut frame = ipv6_with(&[(0, &[0; 7])], 58);
         frame[14 + 40 + 8] = kind;
+        let hop_limit = if (133..=137).contains(&kind) { 255 } else { 1 };
+        // With another hop limit it came from beyond this link, or is made up.
+        assert!(
+            matches!(read(&frame, Layer::Ethernet).0, Parsed::Traffic { .. }),
+            "{kind}"
+        );
+        frame[14 + 7] = hop_limit;
         assert_eq!(read(&frame, Layer::Ethernet).0, Parsed::Control, "{kind}");
     }
     for kind in [1u8, 2, 3, 128, 129] {
@@ -283,6 +290,27 @@ fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
         assert!(
             matches!(read(&frame, Layer::Ethernet).0, Parsed::Traffic { .. }),
             "{kind}"
+        );
+    }
+}
+
+#[test]
+fn igmp_is_control_only_where_it_belongs() {
+    for (destination, control) in [
+        ([224, 0, 0, 22], true),
+        ([239, 1, 2, 3], true),
+        ([10, 0, 0, 2], false),
+    ] {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([1; 4], destination, 1)
+            .write(&mut frame, IpNumber::IGMP, &[0x22; 16])
+            .unwrap();
+        let parsed = read(&frame, Layer::Ethernet).0;
+        assert_eq!(
+            parsed == Parsed::Control,
+            control,
+            "{destination:?}: {parsed:?}"
         );
     }
 }

@@ -50,10 +50,6 @@ impl Count {
     #[inline(always)]
     pub fn offered(&mut self) {
         Self::add(&mut self.counters.offered, self.wire, self.length);
-        if self.wire.bytes > self.counters.largest_bytes {
-            self.counters.largest_bytes = self.wire.bytes;
-            self.counters.largest_packets = self.wire.packets;
-        }
     }
 
     /// It found no place of its own and shares the overflow bucket.
@@ -72,6 +68,10 @@ impl Count {
     #[inline(always)]
     pub fn accepted(self, wait: Span) {
         Self::add(&mut self.counters.accepted, self.wire, self.length);
+        if self.wire.bytes > self.counters.largest_bytes {
+            self.counters.largest_bytes = self.wire.bytes;
+            self.counters.largest_packets = self.wire.packets;
+        }
         if wait > Span::ZERO {
             Self::add(&mut self.counters.delayed, self.wire, self.length);
             let ns = wait.ns_ceil();

@@ -99,17 +99,9 @@ fn shape(
     };
     count.offered();
 
-    let stamp = match hold {
-        Hold::DepartureTime => skb.stamp(now_ns, limits.max_wait),
-        Hold::Queue => Stamp::Absent,
-    };
-    let not_before = match stamp {
-        Stamp::Absent => Span::ZERO,
-        Stamp::NotBefore(ahead) => ahead,
-        Stamp::Foreign => {
-            count.stamp_ignored();
-            Span::ZERO
-        }
+    let not_before = match hold {
+        Hold::DepartureTime => skb.asked_for(now_ns, limits.max_wait),
+        Hold::Queue => Span::ZERO,
     };
     let amount = match limits.rate.unit() {
         Unit::Bytes => wire.bytes,
@@ -117,17 +109,21 @@ fn shape(
     };
     match slot::offer(&bucket.cell(), limits, amount, not_before, now) {
         Ok(wait) => {
-            count.accepted(wait);
-            match hold {
-                Hold::Queue => skb.enter_queue(bucket.queue()),
-                // A packet that may leave at once is not touched, unless fq would take a foreign
-                // stamp on it for its departure time.
-                Hold::DepartureTime if wait == Span::ZERO && !matches!(stamp, Stamp::Foreign) => {}
-                Hold::DepartureTime => {
+            if hold == Hold::Queue {
+                skb.enter_queue(bucket.queue());
+            } else {
+                let stamp = skb.stamp(now_ns, not_before);
+                if stamp == Stamp::Ignored {
+                    count.stamp_ignored();
+                }
+                // A packet that may leave at once and has no time on it is not touched. One that
+                // has: fq would sort it by that time, before an earlier packet that is just due.
+                if wait > Span::ZERO || stamp != Stamp::Absent {
                     skb.leave_at(now_ns + wait.ns_ceil());
                     skb.leave_bypass();
                 }
             }
+            count.accepted(wait);
             NEXT
         }
         Err(why) => {

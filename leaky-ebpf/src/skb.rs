@@ -19,14 +19,15 @@ const PRIORITY_INTERACTIVE: u32 = 6;
 /// A packet's metadata.
 pub struct Skb<'a>(pub &'a TcContext);
 
-/// A departure time that the sender asked for.
+/// What became of the time that a packet carried.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
-    /// None.
+    /// It carried none.
     Absent,
-    /// This long from now; 0 where it has passed.
-    NotBefore(Span),
+    /// A departure time that was honoured, or has passed.
+    Honoured,
     /// Of another clock, or further ahead than a packet may wait.
-    Foreign,
+    Ignored,
 }
 
 impl Skb<'_> {
@@ -50,27 +51,34 @@ impl Skb<'_> {
         }
     }
 
-    /// The departure time that the local stack gave it.
+    #[inline(always)]
+    fn raw_stamp(&self) -> (u64, bool) {
+        let skb = self.raw();
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        let (stamp, kind) = unsafe { ((*skb).tstamp, (*skb).tstamp_type) };
+        (stamp, kind as u32 == BPF_SKB_TSTAMP_DELIVERY_MONO)
+    }
+
+    /// How long from now it must not leave, by the departure time that the local stack gave it; 0
+    /// where it gave none, or one that has passed, or one further ahead than a packet may wait.
     ///
     /// Forwarded packets can carry a receive timestamp in the same field: the kernel tells the two
     /// apart by `tstamp_type`, which is 1 for a departure time on the monotonic clock on every
     /// kernel that has the field.
     #[inline(always)]
-    pub fn stamp(&self, now_ns: u64, max_wait: Span) -> Stamp {
-        let skb = self.raw();
-        // SAFETY: the context of a TC program is a valid __sk_buff.
-        let (stamp, kind) = unsafe { ((*skb).tstamp, (*skb).tstamp_type) };
-        if stamp == 0 {
-            return Stamp::Absent;
-        }
-        if kind as u32 != BPF_SKB_TSTAMP_DELIVERY_MONO {
-            return Stamp::Foreign;
-        }
+    pub fn asked_for(&self, now_ns: u64, max_wait: Span) -> Span {
+        let (stamp, departure) = self.raw_stamp();
         let ahead = Span::from_ns(stamp.saturating_sub(now_ns));
-        if ahead > max_wait {
-            Stamp::Foreign
-        } else {
-            Stamp::NotBefore(ahead)
+        if departure && ahead <= max_wait { ahead } else { Span::ZERO }
+    }
+
+    /// What became of the time it carries, given what [`Skb::asked_for`] made of it.
+    #[inline(always)]
+    pub fn stamp(&self, now_ns: u64, not_before: Span) -> Stamp {
+        match self.raw_stamp() {
+            (0, _) => Stamp::Absent,
+            (ns, true) if ns <= now_ns || not_before > Span::ZERO => Stamp::Honoured,
+            _ => Stamp::Ignored,
         }
     }
 

@@ -36,9 +36,11 @@ impl fmt::Display for Done {
 pub async fn clear(interface: &str) -> Result<Done, Error> {
     let net = Kernel::open()?;
     let link = net.link_by_name(interface).await?;
-    let hold = hold::clear(&net, &link, &state::record_path(link.index)?).await?;
-    // A program attached by tcx went with the process that held it; a clsact filter did not.
-    let filters = bpf::remove_filters(&link)?;
+    // A program attached by tcx went with the process that held it; a clsact filter did not. It goes
+    // first, so that it does not stamp packets for whatever comes back at the root.
+    let record = state::record_path(link.index)?;
+    let filters = !hold::is_busy(&record)? && bpf::remove_filters(&link)?;
+    let hold = hold::clear(&net, &link, &record).await?;
     if filters {
         clsact::remove_unused(&net, link.index).await?;
     }

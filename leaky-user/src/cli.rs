@@ -128,11 +128,14 @@ impl Failure {
         }
     }
 
-    /// Of `leaky run`: says that the interface is not limited.
+    /// Of `leaky run`: says that the interface is not limited, unless another leaky limits it.
     fn of(interface: &str, error: &run::Error) -> Failure {
-        let code = exit_code(error);
         let interface = interface.escape_default();
-        Failure::new(code, format!("{interface} is not limited: {error}"))
+        let line = match error {
+            run::Error::Hold(hold::Error::Busy { .. }) => format!("{interface}: {error}"),
+            _ => format!("{interface} is not limited: {error}"),
+        };
+        Failure::new(exit_code(error), line)
     }
 
     fn bad_input(line: impl ToString) -> Failure {
@@ -155,12 +158,13 @@ fn exit_code(error: &run::Error) -> u8 {
             | bpf::Error::Refused { .. },
         )
         | run::Error::Net(crate::net::Error::UnsupportedLink { .. })
-        | run::Error::Hold(hold::Error::Missing { .. }) => code::CANNOT_HERE,
-        run::Error::Net(error) | run::Error::Hold(hold::Error::Net(error))
-            if error.is_not_permitted() =>
-        {
+        | run::Error::Hold(hold::Error::Missing { .. } | hold::Error::Busy { .. }) => {
             code::CANNOT_HERE
         }
+        run::Error::Net(error) if error.is_not_permitted() => code::CANNOT_HERE,
+        run::Error::Apply(error) if error.failed.is_not_permitted() => code::CANNOT_HERE,
+        run::Error::Hold(error) if error.is_not_permitted() => code::CANNOT_HERE,
+        run::Error::NotPutBack { first, .. } => exit_code(first),
         _ => code::FAILED,
     }
 }

@@ -13,7 +13,7 @@ use leaky_core::wire::Layer;
 /// The longest wait when nothing is said about it.
 pub const DEFAULT_MAX_WAIT: Duration = Duration::from_nanos(200_000_000);
 
-/// The longest that a bucket may take to drain, and the largest burst. The clock of the buckets is
+/// The longest that a bucket may take to drain, the longest max wait and the largest burst. The clock of the buckets is
 /// modulo 78 h: this leaves room for wait, burst and margins beside it.
 const LONGEST: Duration = Duration::from_nanos(12 * 3_600 * 1_000_000_000);
 
@@ -56,14 +56,20 @@ pub struct Limit {
     pub burst: Duration,
     /// Whose bucket a packet falls into.
     pub key: Key,
-    /// The most that one packet of the local stack takes on the wire, in bytes.
-    pub largest_packet: u64,
     /// How far ahead of now a departure time can be.
     pub bound: Duration,
     /// What the kernel program is told.
     pub policy: Policy,
     /// What was not taken as asked, in sentences.
     pub notices: Vec<String>,
+}
+
+impl Limit {
+    /// How much may leave early after a pause, in bytes; 0 with a rate in packets.
+    pub fn burst_bytes(&self) -> u64 {
+        let rate = self.rate.bytes_per_second().unwrap_or(0);
+        amount_in(self.policy.limits.burst, rate)
+    }
 }
 
 /// What cannot be done as asked.
@@ -85,7 +91,9 @@ pub enum Error {
         fitting: &'static str,
     },
     /// More than the bucket's arithmetic can represent.
-    #[error("the {what} is {given} at {rate}, longer than the {most} a bucket can count; lower it")]
+    #[error(
+        "the {what} of {given} at {rate} takes longer than the {most} a bucket can count; lower it"
+    )]
     TooLong {
         /// Which value.
         what: &'static str,
@@ -136,14 +144,21 @@ pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
         Some(_) => capacity_time,
         None => DEFAULT_MAX_WAIT,
     });
+    if max_wait > LONGEST {
+        return Err(Error::TooLong {
+            what: "max wait",
+            given: Capacity::Time(max_wait),
+            rate: asked.rate,
+            most: LONGEST,
+        });
+    }
     let burst = match asked.burst {
         Some(burst) => pace.span("burst", pace.amount("burst", burst)?)?,
         None => Span::ZERO,
     };
 
-    let largest_packet = link.largest_gso_packet();
     let largest_cost = pace.core.cost(match pace.core.unit() {
-        Unit::Bytes => largest_packet,
+        Unit::Bytes => link.largest_gso_packet(),
         Unit::Packets => smallest,
     });
     let max_wait_span = Span::from_ns(max_wait.as_nanos());
@@ -162,7 +177,6 @@ pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
         max_wait,
         burst: duration(burst),
         key: asked.key,
-        largest_packet,
         bound: duration(max_wait_span.plus(largest_cost)),
         policy: Policy::new(limits, asked.key, link.layer),
         notices,

@@ -101,7 +101,7 @@ impl InstallReport {
         };
         let burst = match limit.burst {
             Duration::ZERO => "none: idle time earns no credit".to_owned(),
-            burst => format!("up to {} early after a pause", brief(burst)),
+            burst => format!("up to {burst} early after a pause"),
         };
         let mut lines = vec![
             format!(
@@ -112,9 +112,9 @@ impl InstallReport {
             format!(
                 "  bucket    {}{frames} = {} at the rate",
                 limit.capacity.echo(),
-                brief(limit.capacity_time)
+                limit.capacity_time
             ),
-            format!("  max wait  {}", brief(limit.max_wait)),
+            format!("  max wait  {}", limit.max_wait),
             format!("  burst     {burst}"),
             format!("  counted   {counted}"),
             format!("  hold      {}: {}", self.hold, self.hold_reason),
@@ -224,13 +224,12 @@ impl CountersReport {
         let sum =
             |report: &CountersReport| -> u64 { report.dropped.values().map(|d| d.packets).sum() };
         format!(
-            "offered {:>11}  accepted {:>11}  waiting {:>7}p = {:>8} B  dropped {:>8}p  by {} {}p",
+            "offered {:>11}  accepted {:>11}  waiting {:>7}p = {:>8} B  dropped {:>8}p, by the hold {}p",
             rate(self.offered_bytes, before.offered_bytes),
             rate(self.accepted_bytes, before.accepted_bytes),
             self.hold_backlog_packets,
             self.hold_backlog_bytes,
             sum(self).saturating_sub(sum(before)),
-            "hold",
             self.hold_dropped_packets
                 .saturating_sub(before.hold_dropped_packets),
         )
@@ -298,9 +297,15 @@ impl CountersReport {
             amount(self.passed_packets, self.passed_bytes)
         ));
         lines.push(format!(
-            "  largest   {} left as one lump",
+            "  largest   {} handed down in one piece",
             amount(self.largest_lump_packets, self.largest_lump_bytes)
         ));
+        if self.hold_backlog_packets > 0 {
+            lines.push(format!(
+                "  given up  {}, still waiting when the hold was removed",
+                amount(self.hold_backlog_packets, self.hold_backlog_bytes)
+            ));
+        }
         if self.limit_not_reached() {
             lines.push(
                 "  note      the limit was not reached: nothing was delayed or dropped".into(),

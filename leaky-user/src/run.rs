@@ -2,7 +2,7 @@
 
 use crate::bpf::{self, Attachment, Hook, Kind, Program};
 use crate::clsact::{self, Clsact};
-use crate::hold::{self, Ask, HoldKind, HoldMode, Installed, Setup};
+use crate::hold::{self, Ask, Cleared, HoldKind, HoldMode, Installed, Setup};
 use crate::limit::{self, Asked, Limit};
 use crate::net::kernel::Kernel;
 use crate::net::{Link, LinkEvent, LinkWatch, Net};
@@ -66,6 +66,14 @@ pub enum Error {
     /// Somebody took the program off the interface.
     #[error("not enforced on {0}: leaky's program was detached; start leaky again")]
     Detached(String),
+    /// It ended, and then something could not be put back.
+    #[error("{first}; and then: {then}; `leaky clear` tries again")]
+    NotPutBack {
+        /// Why it ended.
+        first: Box<Error>,
+        /// What could not be put back.
+        then: Box<Error>,
+    },
     /// The process cannot do its part.
     #[error("cannot {0}: {1}")]
     Process(&'static str, std::io::Error),
@@ -88,9 +96,15 @@ const NOT_REACHED: Duration = Duration::from_secs(60);
 pub async fn run(request: &Request) -> Result<(), Error> {
     let mut stop = Stop::new()?;
     let net = Kernel::open()?;
-    let link = net.link_by_name(&request.interface).await?;
+    let mut link = net.link_by_name(&request.interface).await?;
     let mut watch = net.watch(link.index).await?;
-    let mut limiter = Limiter::install(&net, request, &link).await?;
+    // Before anything else: can this host and this binary load the program at all?
+    let program = load(request.hold, request.asked.key)?;
+    if hold::clear(&net, &link, &state::record_path(link.index)?).await? != Cleared::Nothing {
+        // A leaky that died had changed it.
+        link = net.link_by_index(link.index).await?;
+    }
+    let mut limiter = Limiter::install(&net, request, &link, program).await?;
     let ended = match request.output.installed(&limiter.report()) {
         Ok(()) => {
             limiter
@@ -100,7 +114,18 @@ pub async fn run(request: &Request) -> Result<(), Error> {
         Err(error) => Err(Error::Process("write to standard output", error)),
     };
     let removed = limiter.remove(&net, request, &mut stop).await;
-    ended.and(removed)
+    both(ended, removed)
+}
+
+/// The error that ended it, with what could not be put back afterwards.
+fn both(ended: Result<(), Error>, removed: Result<(), Error>) -> Result<(), Error> {
+    match (ended, removed) {
+        (Err(first), Err(then)) => Err(Error::NotPutBack {
+            first: Box::new(first),
+            then: Box::new(then),
+        }),
+        (ended, removed) => ended.and(removed),
+    }
 }
 
 /// A limit in force on one interface.
@@ -118,10 +143,12 @@ struct Limiter {
 }
 
 impl Limiter {
-    async fn install(net: &Kernel, request: &Request, link: &Link) -> Result<Limiter, Error> {
-        let key = request.asked.key;
-        // Before anything else: can this host and this binary load the program at all?
-        let (program, mode, why_not_fq) = load(request.hold, key)?;
+    async fn install(
+        net: &Kernel,
+        request: &Request,
+        link: &Link,
+        (program, mode, why_not_fq): Loaded,
+    ) -> Result<Limiter, Error> {
         let (limit, ask) = plan(request, link)?;
         let setup = Setup {
             mode,
@@ -143,10 +170,13 @@ impl Limiter {
         };
         match limiter.attach(net).await {
             Ok(()) => Ok(limiter),
-            Err(error) => {
-                limiter.take_away(net).await?;
-                Err(error)
-            }
+            Err(error) => match limiter.take_away(net).await {
+                Ok(()) => Err(error),
+                Err(then) => Err(Error::NotPutBack {
+                    first: Box::new(error),
+                    then: Box::new(then),
+                }),
+            },
         }
     }
 
@@ -229,6 +259,7 @@ impl Limiter {
         let mut counted_at = self.elapsed_ns();
         let mut swept = Instant::now();
         let mut not_reached = Some(());
+        let mut odd_readings = 0;
         loop {
             tokio::select! {
                 () = stop.asked() => return Ok(()),
@@ -237,12 +268,24 @@ impl Limiter {
                     LinkEvent::Changed(link) => self.follow(net, request, link).await?,
                 },
                 _ = second.tick() => {
-                    self.still_enforced(net).await?;
+                    // While interfaces come and go, the kernel can leave one out of a listing: a
+                    // difference counts when it is seen twice in a row.
+                    let (enforced, counters) =
+                        (self.still_enforced(net).await, self.counters(net).await);
+                    let counters = match enforced.and(counters) {
+                        Ok(counters) => counters,
+                        Err(error @ Error::InterfaceGone(_)) => return Err(error),
+                        Err(error) if odd_readings > 0 => return Err(error),
+                        Err(_) => {
+                            odd_readings += 1;
+                            continue;
+                        }
+                    };
+                    odd_readings = 0;
                     if swept.elapsed() >= SWEEP {
                         self.program.sweep()?;
                         swept = Instant::now();
                     }
-                    let counters = self.counters(net).await?;
                     let now = self.elapsed_ns();
                     let printed = request.output.counters(&counters, &before, now - counted_at);
                     if self.started.elapsed() >= NOT_REACHED && not_reached.take().is_some()
@@ -297,9 +340,10 @@ impl Limiter {
         self.set_policy()?;
         self.link = link;
         let text = format!(
-            "the MTU of {} is {} B now: a bucket holds {}",
+            "{} has changed (MTU {} B, GSO packets up to {} B): a bucket holds {}",
             self.link.name,
             self.link.mtu,
+            self.link.gso_max_size,
             self.limit.capacity.echo()
         );
         for notice in std::iter::once(&text)
@@ -322,7 +366,7 @@ impl Limiter {
         stop: &mut Stop,
     ) -> Result<(), Error> {
         let elapsed = self.elapsed_ns();
-        self.detach(net).await?;
+        let detached = self.detach(net).await;
         let drained = tokio::time::timeout(DRAIN, async {
             while self
                 .installed
@@ -340,38 +384,60 @@ impl Limiter {
         }
         let counters = self.counters(net).await;
         let interface = self.link.name.clone();
-        self.installed.remove(net).await?;
+        let removed = self.installed.remove(net).await.map_err(Error::from);
         // Where the interface is gone there is nothing left to count.
         if let Ok(counters) = counters {
             // The limit is removed; that nobody reads the summary is no failure.
             let _ = request.output.summary(&counters, &interface, elapsed);
         }
-        Ok(())
+        both(detached, removed)
     }
 
     /// Removes everything at once.
     async fn take_away(mut self, net: &Kernel) -> Result<(), Error> {
-        self.detach(net).await?;
-        Ok(self.installed.remove(net).await?)
+        let detached = self.detach(net).await;
+        both(
+            detached,
+            self.installed.remove(net).await.map_err(Error::from),
+        )
     }
 
+    /// Takes the program out of the way of packets. One that somebody else took away, or that went
+    /// with its interface, is out of the way.
     async fn detach(&mut self, net: &Kernel) -> Result<(), Error> {
-        if let Some(attachment) = self.attachment.take()
-            && let Err(error) = self.program.detach(attachment, &self.link.name)
-            && net.link_by_index(self.link.index).await.is_ok()
-        {
-            return Err(error.into());
-        }
-        match self.clsact.take() {
-            Some(clsact) => Ok(clsact.release(net, self.link.index).await?),
+        let taken_away = match &self.clsact {
+            Some(clsact) => !clsact
+                .has_filter(net, self.link.index)
+                .await
+                .unwrap_or(false),
+            None => net.link_by_index(self.link.index).await.is_err(),
+        };
+        let detached = match self.attachment.take() {
+            Some(attachment) => self.program.detach(attachment, &self.link.name),
             None => Ok(()),
-        }
+        };
+        let released = match self.clsact.take() {
+            Some(clsact) => clsact
+                .release(net, self.link.index)
+                .await
+                .map_err(Error::from),
+            None => Ok(()),
+        };
+        let detached = if taken_away {
+            Ok(())
+        } else {
+            detached.map_err(Error::from)
+        };
+        both(detached, released)
     }
 }
 
+/// A program, the hold it is for, and why it is not fq where it could have been.
+type Loaded = (Program, HoldMode, Option<String>);
+
 /// Loads the program for the hold that is asked for. With `auto`, a kernel that cannot stamp
 /// departure times gets the one for htb, and the reason.
-fn load(mode: HoldMode, key: Key) -> Result<(Program, HoldMode, Option<String>), Error> {
+fn load(mode: HoldMode, key: Key) -> Result<Loaded, Error> {
     let kind = match mode {
         HoldMode::Auto | HoldMode::Fq => Kind::DepartureTime,
         HoldMode::Htb => Kind::Queue,
@@ -404,35 +470,54 @@ fn plan(request: &Request, link: &Link) -> Result<(Limit, Ask), Error> {
         bound: limit.bound,
         // Connections that are open keep their large packets.
         largest_packet: link.largest_gso_packet(),
+        burst: limit.burst_bytes(),
         per_flow: limit.key == Key::Flow,
         gso_max_segs,
     };
     Ok((limit, ask))
 }
 
-/// SIGINT and SIGTERM.
+/// What asks leaky to stop: SIGINT, SIGTERM, and SIGHUP unless it was started to ignore it (nohup).
 struct Stop {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
+    hangup: Option<Signal>,
 }
 
 impl Stop {
     fn new() -> Result<Stop, Error> {
         let listen = |kind| signal(kind).map_err(|error| Error::Process("wait for signals", error));
+        let hangup = match is_hangup_ignored() {
+            true => None,
+            false => Some(listen(SignalKind::hangup())?),
+        };
         Ok(Stop {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            hangup,
         })
     }
 
     /// Waits for the next one.
     async fn asked(&mut self) {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
+            _ = hangup => {}
         }
     }
+}
+
+/// Whether this process was started with SIGHUP ignored: bit 0 of the mask in proc_pid_status(5).
+fn is_hangup_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 1 == 1)
 }

@@ -220,7 +220,13 @@ fn record(
         drops == 0,
         "the capture itself lost {drops} packets; this measurement shows nothing"
     );
-    packets.sort_by_key(|packet: &Packet| packet.time_ns);
+    // Packets that carry a departure time are timed a few microseconds later on their way in than others, so times alone could
+    // exchange neighbours. The order is that of arrival, and time never runs backwards in it.
+    let mut latest = 0;
+    for packet in &mut packets {
+        latest = packet.time_ns.max(latest);
+        packet.time_ns = latest;
+    }
     Ok(Captured { packets })
 }
 

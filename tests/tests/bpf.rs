@@ -272,7 +272,11 @@ fn control_traffic_is_neither_delayed_nor_dropped() -> Result<(), Failed> {
     let icmpv6 = |kind: u8| {
         let mut frame = Vec::new();
         PacketBuilder::ethernet2([2; 6], [1; 6])
-            .ipv6([0xfe; 16], [0xff; 16], 255)
+            .ipv6(
+                [0xfe; 16],
+                [0xff; 16],
+                if (133..=137).contains(&kind) { 255 } else { 1 },
+            )
             .icmpv6_raw(kind, 0, [0; 4])
             .write(&mut frame, &[0; 16])
             .map(|()| frame)

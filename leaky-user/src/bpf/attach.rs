@@ -42,14 +42,15 @@ impl Attachment {
 }
 
 impl Program {
-    /// Attaches to the egress of `link` by `hook`, behind the programs that are there. `Ok(None)`:
-    /// this kernel has no such hook, and nothing has changed.
+    /// Attaches to the egress of `link` by `hook`, before the programs that are there: one that
+    /// ends the chain with a verdict would else let packets past the limit. leaky hands every packet
+    /// that it accepts on to them. `Ok(None)`: this kernel has no such hook, nothing has changed.
     ///
     /// # Errors
     /// [`Error::Attach`].
     pub fn attach(&mut self, link: &Link, hook: Hook) -> Result<Option<Attachment>, Error> {
         let options = match hook {
-            Hook::Tcx => TcAttachOptions::TcxOrder(LinkOrder::default()),
+            Hook::Tcx => TcAttachOptions::TcxOrder(LinkOrder::first()),
             Hook::Clsact => TcAttachOptions::Netlink(NlOptions::default()),
         };
         let attached =

@@ -171,61 +171,69 @@ impl Program {
         Ok(sum)
     }
 
-    /// How far ahead of now the class's bucket is booked: what waits, as time at the rate.
-    ///
-    /// # Errors
-    /// [`Error::Map`].
-    pub fn class_content(&mut self) -> Result<Span, Error> {
-        let doing = "read the bucket";
-        let stale_after = self.policy()?.limits.stale_after;
-        let shared = self.array::<values::Bucket>("SHARED", doing)?;
-        let bucket = shared
-            .get(&(SharedBucket::Class as u32), 0)
-            .map_err(map_error(doing))?;
-        let content = Moment(bucket.0.free_at).since(now());
-        Ok(if content > stale_after {
-            Span::ZERO
-        } else {
-            content
-        })
-    }
-
-    /// Takes the buckets of idle keys out of the table and returns how many. Their queues become
-    /// free for other keys.
+    /// Takes the buckets of idle keys out of the table, so that their places and queues become free
+    /// for other keys, and empties shared buckets that are idle: no state may grow as old as the
+    /// clock's window of 78 h, where it could be taken for backlog. Returns how many keys went.
     ///
     /// # Errors
     /// [`Error::Map`].
     pub fn sweep(&mut self) -> Result<usize, Error> {
-        if self.key == Key::Class {
-            return Ok(0);
-        }
-        let doing = "sweep idle keys";
         let stale_after = self.policy()?.limits.stale_after;
+        self.renew_shared(stale_after)?;
+        match self.key {
+            Key::Class => Ok(0),
+            Key::Flow => self.sweep_flows(stale_after),
+        }
+    }
+
+    /// A packet that comes between the reading and the writing is not debited; that is as unlikely
+    /// as a packet in just that microsecond after a minute without any, and costs that one debit.
+    fn renew_shared(&mut self, stale_after: Span) -> Result<(), Error> {
+        let doing = "renew idle buckets";
+        let mut shared = self.array::<values::Bucket>("SHARED", doing)?;
+        for which in [SharedBucket::Class, SharedBucket::Overflow] {
+            let mut bucket = shared.get(&(which as u32), 0).map_err(map_error(doing))?;
+            let now = now();
+            if is_idle(&bucket, stale_after, now) {
+                bucket.0.free_at = now.0;
+                shared
+                    .set(which as u32, bucket, 0)
+                    .map_err(map_error(doing))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep_flows(&mut self, stale_after: Span) -> Result<usize, Error> {
+        let doing = "sweep idle keys";
         let map = self.ebpf.map_mut("FLOWS").ok_or_else(|| no_map(doing))?;
         let mut flows =
             HashMap::<_, values::Flow, values::Bucket>::try_from(map).map_err(map_error(doing))?;
-        let now = now();
-        let idle: Vec<_> = flows
+        let seen_idle: Vec<_> = flows
             .iter()
             // A key that another CPU changes meanwhile may be skipped: the next sweep sees it.
             .filter_map(Result::ok)
-            .filter(|(_, bucket)| {
-                let free_at = Moment(bucket.0.free_at);
-                free_at.since(now) > stale_after && now.since(free_at) > IDLE
-            })
+            .filter(|(_, bucket)| is_idle(bucket, stale_after, now()))
+            .map(|(flow, _)| flow)
             .collect();
-        for (flow, _) in &idle {
-            flows.remove(flow).map_err(map_error(doing))?;
+        let mut freed = Vec::new();
+        for flow in &seen_idle {
+            // Going through the table took its time: the key may be awake again.
+            match flows.get(flow, 0) {
+                Ok(bucket) if is_idle(&bucket, stale_after, now()) => {
+                    flows.remove(flow).map_err(map_error(doing))?;
+                    freed.push(bucket.0.queue);
+                }
+                _ => {}
+            }
         }
         let mut queues = self.free_queues(doing)?;
-        for (_, bucket) in &idle {
-            if let Ok(queue) = u32::try_from(bucket.0.queue)
-                && queue != 0
-            {
+        for queue in freed.iter().filter_map(|queue| u32::try_from(*queue).ok()) {
+            if queue != 0 {
                 queues.push(queue, 0).map_err(map_error(doing))?;
             }
         }
-        Ok(idle.len())
+        Ok(freed.len())
     }
 
     fn array<V: aya::Pod>(
@@ -244,6 +252,12 @@ impl Program {
             .ok_or_else(|| no_map(doing))?;
         Queue::try_from(map).map_err(map_error(doing))
     }
+}
+
+/// Whether a bucket has been empty for [`IDLE`].
+fn is_idle(bucket: &values::Bucket, stale_after: Span, now: Moment) -> bool {
+    let free_at = Moment(bucket.0.free_at);
+    free_at.since(now) > stale_after && now.since(free_at) > IDLE
 }
 
 /// Now on the clock that the program uses.

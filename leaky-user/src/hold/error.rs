@@ -50,13 +50,13 @@ pub enum Error {
         difference: String,
     },
     /// Another leaky is at work on the interface.
-    #[error("another leaky is running on this interface (it holds {path}); stop it first")]
+    #[error("another leaky is running there (it holds {path}); stop it first")]
     Busy {
         /// The file that it has locked.
         path: PathBuf,
     },
     /// The record of what is to be put back cannot be kept.
-    #[error("cannot {doing} {path}: {source}")]
+    #[error("cannot {doing} {path}: {source}{}", folder_advice(source))]
     Record {
         /// What failed.
         doing: &'static str,
@@ -73,7 +73,27 @@ pub enum Error {
     Apply(#[from] net::ApplyError),
 }
 
+/// What to do about a folder that this user cannot use.
+fn folder_advice(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "; run leaky as root, or make /run/leaky a folder that this user can write to"
+        }
+        _ => "",
+    }
+}
+
 impl Error {
+    /// Whether it is this user who may not do it.
+    pub fn is_not_permitted(&self) -> bool {
+        match self {
+            Error::Net(error) => error.is_not_permitted(),
+            Error::Apply(error) => error.failed.is_not_permitted(),
+            Error::Record { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+
     pub(super) fn refused(hold: HoldKind, reason: impl Into<String>) -> Error {
         Error::Refused {
             hold,

@@ -60,10 +60,19 @@ impl HtbHold {
         let frame = ask.link.full_frame();
         let two_frames = 2 * u64::from(frame);
         let in_time = (u128::from(rate) * u128::from(BURST_NS)).div_ceil(1_000_000_000);
-        let burst = two_frames.max(u64::try_from(in_time).unwrap_or(u64::MAX));
-        let countable = ticks(burst, rate)
-            .is_some_and(|ticks| u128::from(ticks) * u128::from(TICK_NS) <= LONGEST_NS);
-        if !countable {
+        let least = two_frames.max(u64::try_from(in_time).unwrap_or(u64::MAX));
+        let burst = least.max(ask.burst);
+        let countable = |burst| {
+            ticks(burst, rate)
+                .is_some_and(|ticks| u128::from(ticks) * u128::from(TICK_NS) <= LONGEST_NS)
+        };
+        if countable(least) && !countable(burst) {
+            return refused(format!(
+                "a burst of {burst} B takes longer than 60 s at {}, more than HTB can count",
+                ask.rate.echo()
+            ));
+        }
+        if !countable(burst) {
             let lowest = two_frames.div_ceil(60);
             return refused(format!(
                 "two frames of {frame} B take longer than 60 s at {}, more than HTB can count; \

@@ -210,6 +210,18 @@ pub enum Cleared {
     RemovedWithoutRecord,
 }
 
+/// Whether a leaky is running on the interface whose record is at `record`.
+///
+/// # Errors
+/// [`Error::Record`] if that cannot be found out.
+pub fn is_busy(record: &Path) -> Result<bool, Error> {
+    match Claim::take(record) {
+        Ok(_) => Ok(false),
+        Err(Error::Busy { .. }) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes what a dead leaky left on an interface and puts back what it recorded. Does nothing
 /// where there is nothing, so it can be called twice.
 ///

@@ -15,6 +15,7 @@
 //!     capacity: Content::Bytes(500_000),
 //!     bound: units::Duration::from_nanos(226_000_000),
 //!     largest_packet: link.largest_gso_packet(),
+//!     burst: 0,
 //!     per_flow: false,
 //!     gso_max_segs: hold::smooth(&link, rate),
 //!     link,
@@ -54,7 +55,7 @@ pub use choose::{Choice, HoldMode, choose};
 pub use error::Error;
 pub use fq::{FqHold, LARGEST_WAIT};
 pub use htb::{FLOW_SLOTS, HtbHold, OVERFLOW_SLOT, SLOTS, queue};
-pub use installed::{Cleared, Installed, Setup, clear, install};
+pub use installed::{Cleared, Installed, Setup, clear, install, is_busy};
 pub use previous::{Previous, previous};
 pub use record::Record;
 pub use smooth::smooth;
@@ -89,6 +90,8 @@ pub struct Ask {
     /// The most that one packet can take on the wire, in bytes: what
     /// [`Link::largest_gso_packet`] says, or more for forwarded traffic.
     pub largest_packet: u64,
+    /// How much may leave early after a pause, in bytes.
+    pub burst: u64,
     /// One bucket for each flow, instead of one for the interface.
     pub per_flow: bool,
     /// What the interface's `gso_max_segs` is to be, if it is to be changed.

@@ -130,6 +130,7 @@ impl Lab {
             capacity: Content::Bytes(250_000),
             bound: Duration::from_nanos(300_000_000),
             largest_packet: link.largest_gso_packet(),
+            burst: 0,
             per_flow: false,
             gso_max_segs: None,
             link,

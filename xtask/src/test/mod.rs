@@ -151,6 +151,9 @@ impl Summary {
     }
 
     fn print(&self) {
+        if self.lines.is_empty() {
+            return;
+        }
         println!();
         if !self.total.skips.is_empty() {
             println!("skipped:");
