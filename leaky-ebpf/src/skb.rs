@@ -69,7 +69,11 @@ impl Skb<'_> {
     pub fn asked_for(&self, now_ns: u64, max_wait: Span) -> Span {
         let (stamp, departure) = self.raw_stamp();
         let ahead = Span::from_ns(stamp.saturating_sub(now_ns));
-        if departure && ahead <= max_wait { ahead } else { Span::ZERO }
+        if departure && ahead <= max_wait {
+            ahead
+        } else {
+            Span::ZERO
+        }
     }
 
     /// What became of the time it carries, given what [`Skb::asked_for`] made of it.

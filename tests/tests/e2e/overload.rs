@@ -42,25 +42,25 @@ pub(crate) const CASES: &[Case] = &[
     ),
 ];
 
-/// 300 Mbit/s into 10 Mbit/s for 10 s: the limit in every second, the rest counted (the rig checks the equations), and the memory of
-/// the process stays what it was. The case says 60 s.
+/// Thirty times the limit for 10 s: the limit in every second, the rest counted (the rig checks the equations), and the memory of
+/// the process stays what it was. 300 Mbit/s into 10 Mbit/s natively; half of that in the VM, whose sender is no faster. The
+/// case says 60 s.
 fn l13() -> Result<()> {
-    let rig = Rig::new(&["--rate", "10mbit"])?;
-    let sending = Udp::stream(
-        1,
-        rig.lab.far(false, PORT),
-        1_000,
-        30 * 1_250_000,
-        Duration::from_secs(10),
-    )
-    .start(&rig.lab.a);
+    let (rate, limit) = if Host::get().vm {
+        ("5mbit", 625_000)
+    } else {
+        ("10mbit", 1_250_000)
+    };
+    let rig = Rig::new(&["--rate", rate])?;
+    let to = rig.lab.far(false, PORT);
+    let sending = Udp::stream(1, to, 1_000, 30 * limit, Duration::from_secs(10)).start(&rig.lab.a);
     thread::sleep(Duration::from_secs(2));
     let memory = resident_pages(rig.leaky.pid())?;
     let sent = sending.join()?;
     let grown = resident_pages(rig.leaky.pid())?.saturating_sub(memory);
     let measured = rig.finish(Duration::from_millis(400))?;
     ensure!(
-        sent.bytes > 9 * 30 * 1_250_000,
+        sent.bytes > 9 * 30 * limit,
         "the sender only offered {} B",
         sent.bytes
     );
@@ -79,7 +79,7 @@ fn l13() -> Result<()> {
     );
     ensure!(seconds.len() >= 10, "{} seconds", seconds.len());
     for (number, bytes) in seconds[..9].iter().enumerate() {
-        near(&format!("bytes of second {number}"), *bytes, 1_250_000, 10)?;
+        near(&format!("bytes of second {number}"), *bytes, limit, 10)?;
     }
     between("growth of leaky's memory, pages", grown, 0, 256)
 }
