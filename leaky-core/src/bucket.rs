@@ -76,7 +76,7 @@ pub enum Decision {
 ///
 /// The sums do not wrap: every [`Span`] here is shorter than a quarter of the window, which whoever
 /// makes the [`Limits`] sees to. Up to the two refusals there is no branch, for the sake of the
-/// kernel's verifier: see [`crate::branchless`].
+/// kernel's verifier: see branchless.rs.
 #[inline(always)]
 pub fn decide(
     free_at: Moment,

@@ -1,6 +1,7 @@
 //! The kernel programs against crafted packets, one at a time, by the kernel's own test run: no
 //! interface, no qdisc, no clock to wait for. Rates are so low (1 kbit/s: 1,000 B take 8 s) that
 //! the time between two runs does not matter.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use aya::programs::{TestRun, TestRunOptions};
 use etherparse::{IpFragOffset, IpHeaders, IpNumber, Ipv4Header, PacketBuilder};
