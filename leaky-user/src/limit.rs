@@ -17,6 +17,11 @@ pub const DEFAULT_MAX_WAIT: Duration = Duration::from_nanos(200_000_000);
 /// modulo 78 h: this leaves room for wait, burst and margins beside it.
 const LONGEST: Duration = Duration::from_nanos(12 * 3_600 * 1_000_000_000);
 
+/// How many of the largest packets a bucket holds at least. TCP always keeps two packets under way
+/// (the smallest slow start threshold of RFC 5681): through a bucket for one it reached 4 % of the
+/// rate over loopback.
+const LEAST_PACKETS: u64 = 2;
+
 /// The shortest frame: an Ethernet frame without its checksum, or a bare IPv4 header.
 const fn shortest_packet(layer: Layer) -> u64 {
     match layer {
@@ -32,7 +37,7 @@ pub struct Asked {
     pub rate: Rate,
     /// How much a bucket holds; default: what drains in the max wait.
     pub capacity: Option<Capacity>,
-    /// The longest wait; default: the time that the capacity takes to drain, or
+    /// The longest wait; default: the time that the capacity takes to drain, and at least
     /// [`DEFAULT_MAX_WAIT`] when no capacity is given either.
     pub max_wait: Option<Duration>,
     /// How much may leave early after a pause; default: nothing.
@@ -104,16 +109,28 @@ pub enum Error {
         /// The bound.
         most: Duration,
     },
+    /// More than this machine can keep.
+    #[error(
+        "a bucket of {given} does not fit into this machine: it may hold {most}, which take half of \
+         the memory with the kernel's own use for each packet; lower the capacity or the max wait"
+    )]
+    Memory {
+        /// What the bucket would hold.
+        given: Capacity,
+        /// What it may hold.
+        most: Capacity,
+    },
     /// The rate is outside what can be computed exactly.
     #[error("the rate {0} is outside the range of the bucket's arithmetic, 1 kbit/s to 400 Gbit/s")]
     Rate(Rate),
 }
 
-/// Works out the limits on `link`, whose `gso_max_segs` is already what it will be.
+/// Works out the limits on `link`, whose `gso_max_segs` is already what it will be, on a machine with
+/// this much `memory`, in bytes.
 ///
 /// # Errors
 /// [`Error`]: what does not fit together.
-pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
+pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> {
     let pace = Pace::of(asked.rate, link)?;
     let max_wait = asked.max_wait;
     let mut notices = Vec::new();
@@ -125,24 +142,33 @@ pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
             Capacity::Time(max_wait.unwrap_or(DEFAULT_MAX_WAIT)),
         )?,
     };
-    let smallest = pace.largest_packet(link);
-    let amount = wanted.max(smallest);
+    let largest = pace.largest_packet(link);
+    let amount = wanted.max(LEAST_PACKETS.saturating_mul(largest));
     if amount > wanted {
         let why = match asked.capacity {
             Some(given) => format!("the capacity {given} is"),
             None => format!("what {} drains in the max wait is", asked.rate),
         };
         notices.push(format!(
-            "{why} less than the largest packet of {}; the bucket holds {} instead",
+            "{why} less than {LEAST_PACKETS} of the largest packets of {} take, which TCP needs; the \
+             bucket holds {} instead",
             link.name,
             pace.content(amount).echo()
         ));
     }
     let capacity = pace.span("capacity", amount)?;
+    let most = pace.most_in(memory, link);
+    if amount > most {
+        let (given, most) = (
+            pace.content(amount).as_capacity(),
+            pace.content(most).as_capacity(),
+        );
+        return Err(Error::Memory { given, most });
+    }
     let capacity_time = duration(capacity);
     let max_wait = max_wait.unwrap_or(match asked.capacity {
         Some(_) => capacity_time,
-        None => DEFAULT_MAX_WAIT,
+        None => DEFAULT_MAX_WAIT.max(capacity_time),
     });
     if max_wait > LONGEST {
         return Err(Error::TooLong {
@@ -159,7 +185,7 @@ pub fn resolve(asked: &Asked, link: &Link) -> Result<Limit, Error> {
 
     let largest_cost = pace.core.cost(match pace.core.unit() {
         Unit::Bytes => link.largest_gso_packet(),
-        Unit::Packets => smallest,
+        Unit::Packets => largest,
     });
     let max_wait_span = Span::from_ns(max_wait.as_nanos());
     let mut limits = Limits {
@@ -250,6 +276,16 @@ impl Pace {
         }
     }
 
+    /// The most that half of `memory` keeps, in the unit of the rate. A full frame of 1,514 B takes
+    /// about 2,304 B of kernel memory (skb->truesize): half as much again.
+    fn most_in(&self, memory: u64, link: &Link) -> u64 {
+        let bytes = memory / 3;
+        match self.core.unit() {
+            Unit::Bytes => bytes,
+            Unit::Packets => bytes / u64::from(link.full_frame().max(1)),
+        }
+    }
+
     /// The largest packet that the local stack hands down, in the unit of the rate: a bucket that
     /// holds less would take it only when empty.
     fn largest_packet(&self, link: &Link) -> u64 {
@@ -284,6 +320,8 @@ fn duration(span: Span) -> Duration {
 mod tests {
     use super::*;
 
+    const MEMORY: u64 = 24 << 30;
+
     fn link() -> Link {
         Link {
             index: 3,
@@ -310,7 +348,7 @@ mod tests {
 
     #[test]
     fn l18_a_rate_alone_is_enough() {
-        let limit = resolve(&asked("10mbit"), &link()).unwrap();
+        let limit = resolve(&asked("10mbit"), &link(), MEMORY).unwrap();
         assert_eq!(limit.capacity, Content::Bytes(250_000));
         assert_eq!(limit.capacity_time.as_nanos() / 1_000, 200_000);
         assert_eq!(limit.max_wait, DEFAULT_MAX_WAIT);
@@ -327,6 +365,7 @@ mod tests {
                 ..asked("5mbit")
             },
             &link(),
+            MEMORY,
         )
         .unwrap();
         assert_eq!(limit.max_wait.as_nanos() / 1_000_000, 6_400);
@@ -341,6 +380,7 @@ mod tests {
                 ..asked("5pps")
             },
             &link(),
+            MEMORY,
         )
         .unwrap();
         assert_eq!(limit.capacity, Content::Packets(10));
@@ -357,18 +397,20 @@ mod tests {
                     ..asked("10mbit")
                 },
                 &link,
+                MEMORY,
             )
             .unwrap();
-            assert_eq!(limit.capacity, Content::Bytes(u64::from(mtu) + 22));
+            assert_eq!(limit.capacity, Content::Bytes(2 * (u64::from(mtu) + 22)));
             assert_eq!(limit.notices.len(), 1, "{:?}", limit.notices);
         }
     }
 
     #[test]
-    fn the_default_is_raised_to_one_frame_at_the_lowest_rates() {
-        let limit = resolve(&asked("8kbit"), &link()).unwrap();
-        assert_eq!(limit.capacity, Content::Bytes(1_522));
-        assert_eq!(limit.max_wait, DEFAULT_MAX_WAIT);
+    fn the_default_is_raised_to_two_frames_at_the_lowest_rates() {
+        let limit = resolve(&asked("8kbit"), &link(), MEMORY).unwrap();
+        assert_eq!(limit.capacity, Content::Bytes(3_044));
+        // Else the second one would always be too late.
+        assert_eq!(limit.max_wait.as_nanos() / 1_000_000, 3_044);
         assert_eq!(limit.notices.len(), 1);
     }
 
@@ -390,7 +432,7 @@ mod tests {
                 ..asked("10mbit")
             },
         ] {
-            let error = resolve(&wrong, &link()).unwrap_err();
+            let error = resolve(&wrong, &link(), MEMORY).unwrap_err();
             assert!(matches!(error, Error::Unit { .. }), "{error}");
         }
     }
@@ -404,15 +446,27 @@ mod tests {
                 ..asked("1kbit")
             },
             &link(),
+            MEMORY,
         )
         .unwrap_err();
         assert!(matches!(error, Error::TooLong { .. }), "{error}");
-        let limit = resolve(
+        let error = resolve(
             &Asked {
                 capacity,
                 ..asked("400gbit")
             },
             &link(),
+            MEMORY,
+        )
+        .unwrap_err();
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        let limit = resolve(
+            &Asked {
+                capacity: Some(Capacity::Bytes(MEMORY / 3)),
+                ..asked("400gbit")
+            },
+            &link(),
+            MEMORY,
         )
         .unwrap();
         assert!(limit.policy.limits.stale_after < Span::MAX);

@@ -452,6 +452,13 @@ fn load(mode: HoldMode, key: Key) -> Result<Loaded, Error> {
     }
 }
 
+/// The machine's memory, in bytes.
+fn memory() -> Result<u64, Error> {
+    let info = nix::sys::sysinfo::sysinfo()
+        .map_err(|error| Error::Process("read the size of the memory", error.into()))?;
+    Ok(info.ram_total())
+}
+
 /// The limit on this interface, and what it asks of a hold.
 fn plan(request: &Request, link: &Link) -> Result<(Limit, Ask), Error> {
     let gso_max_segs = match request.smooth {
@@ -462,7 +469,7 @@ fn plan(request: &Request, link: &Link) -> Result<(Limit, Ask), Error> {
         gso_max_segs: gso_max_segs.unwrap_or(link.gso_max_segs),
         ..link.clone()
     };
-    let limit = limit::resolve(&request.asked, &smoothed)?;
+    let limit = limit::resolve(&request.asked, &smoothed, memory()?)?;
     let ask = Ask {
         link: link.clone(),
         rate: limit.rate,
