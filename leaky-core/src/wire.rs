@@ -105,6 +105,8 @@ const VLAN_DEPTH: u32 = 2;
 /// number reached.
 const EXTENSION_DEPTH: u32 = 8;
 
+/// Below this, what stands in the place of the EtherType is a length, and LLC follows.
+const FIRST_ETHERTYPE: u16 = 0x0600;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
 
@@ -126,6 +128,13 @@ const fn is_vlan(ethertype: u16) -> bool {
     matches!(ethertype, 0x8100 | 0x88a8 | 0x9100)
 }
 
+/// Whether an Ethernet frame goes to 01:80:c2:00:00:xx, which spanning tree and its like use and no
+/// user's frame does (IEEE 802.1Q, table 8-1).
+#[inline(always)]
+fn is_to_bridge_group<F: Frame + ?Sized>(frame: &F) -> bool {
+    frame.u16(0) == Some(0x0180) && frame.u16(2) == Some(0xc200) && frame.u8(4) == Some(0)
+}
+
 const fn is_extension(protocol: u8) -> bool {
     matches!(
         protocol,
@@ -137,24 +146,23 @@ const fn is_extension(protocol: u8) -> bool {
 /// user traffic. Every other non-IP protocol (PPPoE sessions, MPLS, MACsec, batman-adv, ...) may carry
 /// some and is shaped.
 ///
-/// A value below 0x600 is a length: an LLC frame, as of spanning tree. The rest: ARP, wake-on-LAN,
-/// RARP, flow control, slow protocols (LACP), PPPoE discovery, EAPOL, LLDP, PTP, CFM, loop tests.
+/// ARP, wake-on-LAN, RARP, flow control, slow protocols (LACP), PPPoE discovery, EAPOL, LLDP, PTP,
+/// CFM, loop tests.
 const fn is_control(ethertype: u16) -> bool {
-    ethertype < 0x0600
-        || matches!(
-            ethertype,
-            0x0806
-                | 0x0842
-                | 0x8035
-                | 0x8808
-                | 0x8809
-                | 0x8863
-                | 0x888e
-                | 0x88cc
-                | 0x88f7
-                | 0x8902
-                | 0x9000
-        )
+    matches!(
+        ethertype,
+        0x0806
+            | 0x0842
+            | 0x8035
+            | 0x8808
+            | 0x8809
+            | 0x8863
+            | 0x888e
+            | 0x88cc
+            | 0x88f7
+            | 0x8902
+            | 0x9000
+    )
 }
 
 /// Whether an ICMPv6 message is neighbour discovery (133-137, sent with hop limit 255: RFC 4861) or
@@ -191,6 +199,13 @@ pub fn parse<F: Frame + ?Sized>(frame: &F, layer: Layer, flow: &mut FlowKey) -> 
     match ethertype {
         ETHERTYPE_IPV4 => ipv4(frame, at, flow),
         ETHERTYPE_IPV6 => ipv6(frame, at, flow),
+        length if length < FIRST_ETHERTYPE => {
+            if is_to_bridge_group(frame) {
+                Parsed::Control
+            } else {
+                Parsed::Traffic { headers: at }
+            }
+        }
         other if is_control(other) => Parsed::Control,
         _ => Parsed::Traffic { headers: at },
     }

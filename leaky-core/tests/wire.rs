@@ -139,9 +139,7 @@ fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn non_ip_control_passes_and_user_traffic_in_other_wrappings_does_not() {
-    for kind in [
-        0x0806, 0x8035, 0x88cc, 0x888e, 0x8863, 0x8809, 0x88f7, 0x0026,
-    ] {
+    for kind in [0x0806, 0x8035, 0x88cc, 0x888e, 0x8863, 0x8809, 0x88f7] {
         assert_eq!(
             read(&ethernet(kind, &[]), Layer::Ethernet).0,
             Parsed::Control,
@@ -292,6 +290,17 @@ fn neighbour_and_listener_discovery_are_control_and_a_ping_is_not() {
             "{kind}"
         );
     }
+}
+
+#[test]
+fn spanning_tree_is_control_and_other_llc_frames_are_not() {
+    let mut frame = ethernet(0x0026, &[0x42, 0x42, 3]);
+    assert!(matches!(
+        read(&frame, Layer::Ethernet).0,
+        Parsed::Traffic { .. }
+    ));
+    frame[..6].copy_from_slice(&[0x01, 0x80, 0xc2, 0, 0, 0]);
+    assert_eq!(read(&frame, Layer::Ethernet).0, Parsed::Control);
 }
 
 #[test]

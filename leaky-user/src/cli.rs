@@ -3,11 +3,11 @@
 use crate::clear;
 use crate::hold::{self, HoldMode};
 use crate::limit::Asked;
-use crate::report::Output;
+use crate::output::{Format, Output};
 use crate::run::{self, Request, Smooth};
 use clap::{Args, Parser, Subcommand};
 use leaky_core::abi::Key;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::str::FromStr;
 
@@ -102,7 +102,8 @@ pub fn main() -> ExitCode {
             block_on(run::run(&request)).map_err(|error| Failure::of(&interface, &error))
         }),
         Command::Clear { interface } => block_on(clear::clear(&interface))
-            .map(|done| println!("{interface}: {done}"))
+            // It is cleared; that nobody reads about it is no failure.
+            .map(|done| drop(writeln!(std::io::stdout(), "{interface}: {done}")))
             .map_err(|error| Failure::new(exit_code(&error), error.to_string())),
     };
     match done {
@@ -165,6 +166,8 @@ fn exit_code(error: &run::Error) -> u8 {
         run::Error::Apply(error) if error.failed.is_not_permitted() => code::CANNOT_HERE,
         run::Error::Hold(error) if error.is_not_permitted() => code::CANNOT_HERE,
         run::Error::NotPutBack { first, .. } => exit_code(first),
+        // Whatever it was: it had been limited, and is not any more.
+        run::Error::Ended(_) => code::FAILED,
         _ => code::FAILED,
     }
 }
@@ -199,9 +202,9 @@ impl Run {
             "off" => Smooth::Off,
             other => return Err(choice("--smooth", other, "auto or off")),
         };
-        let output = match self.json {
-            true => Output::Json,
-            false => Output::Words {
+        let format = match self.json {
+            true => Format::Json,
+            false => Format::Words {
                 terminal: std::io::stdout().is_terminal(),
             },
         };
@@ -211,7 +214,7 @@ impl Run {
             hold,
             smooth,
             replace_root: self.replace_root,
-            output,
+            output: Output::new(format),
         })
     }
 }

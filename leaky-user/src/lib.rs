@@ -11,6 +11,7 @@ pub mod clsact;
 pub mod hold;
 pub mod limit;
 pub mod net;
+pub mod output;
 pub mod report;
 pub mod run;
 pub mod state;

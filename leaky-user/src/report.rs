@@ -36,7 +36,7 @@ pub struct InstallReport {
     gso_max_segs: u32,
     notices: Vec<String>,
     #[serde(skip)]
-    words: String,
+    pub(crate) words: String,
 }
 
 impl InstallReport {
@@ -330,78 +330,6 @@ pub enum Event<'a> {
     },
     /// The limit is removed; what was counted.
     Summary(&'a CountersReport),
-}
-
-/// Where the reports go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Words on standard output; a line a second only if it is a terminal.
-    Words {
-        /// Whether standard output is a terminal.
-        terminal: bool,
-    },
-    /// JSON lines on standard output.
-    Json,
-}
-
-impl Output {
-    /// Reports the installation.
-    ///
-    /// # Errors
-    /// When standard output cannot be written, as after the reader of a pipe is gone.
-    pub fn installed(self, report: &InstallReport) -> std::io::Result<()> {
-        self.print(&report.words, &Event::Installed(report))
-    }
-
-    /// Reports what was counted in the last second.
-    ///
-    /// # Errors
-    /// As [`Output::installed`].
-    pub fn counters(
-        self,
-        report: &CountersReport,
-        before: &CountersReport,
-        elapsed_ns: u64,
-    ) -> std::io::Result<()> {
-        match self {
-            Output::Words { terminal: false } => Ok(()),
-            _ => self.print(&report.line(before, elapsed_ns), &Event::Counters(report)),
-        }
-    }
-
-    /// Reports an event.
-    ///
-    /// # Errors
-    /// As [`Output::installed`].
-    pub fn notice(self, text: &str) -> std::io::Result<()> {
-        self.print(&format!("note: {text}"), &Event::Notice { text })
-    }
-
-    /// Reports the end.
-    ///
-    /// # Errors
-    /// As [`Output::installed`].
-    pub fn summary(
-        self,
-        report: &CountersReport,
-        interface: &str,
-        elapsed_ns: u64,
-    ) -> std::io::Result<()> {
-        self.print(
-            &report.in_words(interface, elapsed_ns),
-            &Event::Summary(report),
-        )
-    }
-
-    fn print(self, words: &str, event: &Event) -> std::io::Result<()> {
-        use std::io::Write;
-        let mut out = std::io::stdout().lock();
-        match self {
-            Output::Words { .. } => writeln!(out, "{words}"),
-            Output::Json => writeln!(out, "{}", serde_json::to_string(event)?),
-        }?;
-        out.flush()
-    }
 }
 
 fn key_name(key: Key) -> &'static str {

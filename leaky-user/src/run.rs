@@ -1,12 +1,13 @@
 //! The foreground form: puts a limit in force, watches over it, and takes everything away again.
 
-use crate::bpf::{self, Attachment, Hook, Kind, Program};
+use crate::bpf::{self, Attachment, Hook, Kind, Place, Program};
 use crate::clsact::{self, Clsact};
 use crate::hold::{self, Ask, Cleared, HoldKind, HoldMode, Installed, Setup};
 use crate::limit::{self, Asked, Limit};
 use crate::net::kernel::Kernel;
 use crate::net::{Link, LinkEvent, LinkWatch, Net};
-use crate::report::{CountersReport, InstallReport, Output};
+use crate::output::Output;
+use crate::report::{CountersReport, InstallReport};
 use crate::state;
 use leaky_core::abi::Key;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// What `leaky run` is asked to do.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Request {
     /// The interface's name.
     pub interface: String,
@@ -66,6 +67,9 @@ pub enum Error {
     /// Somebody took the program off the interface.
     #[error("not enforced on {0}: leaky's program was detached; start leaky again")]
     Detached(String),
+    /// It ended under way.
+    #[error(transparent)]
+    Ended(Box<Error>),
     /// It ended, and then something could not be put back.
     #[error("{first}; and then: {then}; `leaky clear` tries again")]
     NotPutBack {
@@ -114,7 +118,10 @@ pub async fn run(request: &Request) -> Result<(), Error> {
         Err(error) => Err(Error::Process("write to standard output", error)),
     };
     let removed = limiter.remove(&net, request, &mut stop).await;
-    both(ended, removed)
+    both(
+        ended.map_err(|error| Error::Ended(Box::new(error))),
+        removed,
+    )
 }
 
 /// The error that ended it, with what could not be put back afterwards.
@@ -259,6 +266,7 @@ impl Limiter {
         let mut counted_at = self.elapsed_ns();
         let mut swept = Instant::now();
         let mut not_reached = Some(());
+        let mut in_front = None;
         let mut odd_readings = 0;
         loop {
             tokio::select! {
@@ -270,10 +278,13 @@ impl Limiter {
                 _ = second.tick() => {
                     // While interfaces come and go, the kernel can leave one out of a listing: a
                     // difference counts when it is seen twice in a row.
-                    let (enforced, counters) =
-                        (self.still_enforced(net).await, self.counters(net).await);
-                    let counters = match enforced.and(counters) {
-                        Ok(counters) => counters,
+                    let enforced = self.still_enforced(net).await;
+                    let read = match self.counters(net).await {
+                        Ok(counters) => enforced.map(|other| (other, counters)),
+                        Err(error) => enforced.and(Err(error)),
+                    };
+                    let (other, counters) = match read {
+                        Ok(read) => read,
                         Err(error @ Error::InterfaceGone(_)) => return Err(error),
                         Err(error) if odd_readings > 0 => return Err(error),
                         Err(_) => {
@@ -287,37 +298,47 @@ impl Limiter {
                         swept = Instant::now();
                     }
                     let now = self.elapsed_ns();
-                    let printed = request.output.counters(&counters, &before, now - counted_at);
+                    request.output.counters(&counters, &before, now - counted_at)
+                        .map_err(unwritten)?;
                     if self.started.elapsed() >= NOT_REACHED && not_reached.take().is_some()
                         && counters.limit_not_reached()
                     {
                         let rate = counters.offered_rate(now);
                         request.output.notice(&format!("limit not reached: {rate} offered"))
-                            .map_err(|error| Error::Process("write to standard output", error))?;
+                            .map_err(unwritten)?;
                     }
-                    printed.map_err(|error| Error::Process("write to standard output", error))?;
+                    if let Some(id) = other && in_front.replace(id) != Some(id) {
+                        let text = format!(
+                            "program {id} (bpftool prog show id {id}) now stands in front of leaky's on \
+                             {}: what it does not hand on is NOT limited; start leaky again to be first",
+                            self.link.name
+                        );
+                        request.output.notice(&text).map_err(unwritten)?;
+                    }
                     (before, counted_at) = (counters, now);
                 }
             }
         }
     }
 
-    /// Looks whether hold and program are still there.
-    async fn still_enforced(&mut self, net: &Kernel) -> Result<(), Error> {
+    /// Looks whether hold and program are still there. Returns the id of a program that stands in
+    /// front of leaky's, if one does.
+    async fn still_enforced(&mut self, net: &Kernel) -> Result<Option<u32>, Error> {
         match self.installed.verify(net).await {
             Err(hold::Error::Net(error)) if error.is_interface_gone() => {
                 return Err(Error::InterfaceGone(self.link.name.clone()));
             }
             other => other?,
         }
-        let attached = match &self.clsact {
-            None => self.program.is_in_tcx(&self.link)?.unwrap_or(true),
-            Some(clsact) => clsact.has_filter(net, self.link.index).await?,
+        let place = match &self.clsact {
+            None => self.program.place_in_tcx(&self.link)?,
+            Some(clsact) if clsact.has_filter(net, self.link.index).await? => None,
+            Some(_) => Some(Place::Nowhere),
         };
-        if attached {
-            Ok(())
-        } else {
-            Err(Error::Detached(self.link.name.clone()))
+        match place {
+            None | Some(Place::First) => Ok(None),
+            Some(Place::Behind(other)) => Ok(Some(other)),
+            Some(Place::Nowhere) => Err(Error::Detached(self.link.name.clone())),
         }
     }
 
@@ -350,10 +371,7 @@ impl Limiter {
             .chain(&self.limit.notices)
             .chain(&notices)
         {
-            request
-                .output
-                .notice(notice)
-                .map_err(|error| Error::Process("write to standard output", error))?;
+            request.output.notice(notice).map_err(unwritten)?;
         }
         Ok(())
     }
@@ -450,6 +468,10 @@ fn load(mode: HoldMode, key: Key) -> Result<Loaded, Error> {
         }
         loaded => Ok((loaded?, mode, None)),
     }
+}
+
+fn unwritten(error: std::io::Error) -> Error {
+    Error::Process("write to standard output", error)
 }
 
 /// The machine's memory, in bytes.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::netns::Netns;
-use crate::process::eventually;
+use crate::netns::{Entry, Netns};
+use crate::process::{eventually, finish};
 
 /// The interface under test, in namespace `a`.
 pub const SHAPED: &str = "v0";
@@ -159,6 +159,7 @@ impl Lab {
             }
         }
         self.a.ip(&["route", "add", "239.0.0.0/8", "dev", SHAPED])?;
+        self.receive_on_one_cpu()?;
         for (namespace, interface) in [(&self.a, SHAPED), (&self.b, FAR)] {
             ensure!(
                 eventually(Duration::from_secs(5), || is_ready(namespace, interface)
@@ -166,6 +167,23 @@ impl Lab {
                 "{interface} has no carrier or no usable IPv6 address 5 s after it was set up"
             );
         }
+        Ok(())
+    }
+
+    /// A veth receives on the CPU that sends, and several CPUs would hand packets on in any order: with one CPU for all (RPS), the order
+    /// of arrival is the order in which they left.
+    fn receive_on_one_cpu(&self) -> Result<()> {
+        // `ip netns exec` shows the namespace's own interfaces in /sys. A kernel for one CPU has no such file.
+        let script = format!(
+            "for file in /sys/class/net/{FAR}/queues/rx-*/rps_cpus; do [ ! -e $file ] || echo 1 > $file; done"
+        );
+        let mut shell = self.b.command("sh", Entry::IpNetnsExec);
+        let done = finish(shell.args(["-c", &script]), Duration::from_secs(10))?;
+        ensure!(
+            done.status.success(),
+            "choosing the receiving CPU of {FAR}: {}",
+            done.stderr.trim()
+        );
         Ok(())
     }
 

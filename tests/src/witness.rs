@@ -120,6 +120,9 @@ pub fn state(namespace: &Netns, interface: &str) -> Result<KernelState> {
     let mut qdiscs = list(&namespace.tc(&["-j", "qdisc", "show", "dev", interface])?)?;
     for qdisc in qdiscs.iter_mut().filter_map(Value::as_object_mut) {
         qdisc.remove("refcnt"); // number of queues; not a setting
+        if let Some(options) = qdisc.get_mut("options").and_then(Value::as_object_mut) {
+            options.remove("direct_packets_stat"); // a counter of htb among its options
+        }
     }
     let links = list(&namespace.ip(&["-d", "-j", "link", "show", "dev", interface])?)?;
     let link = links

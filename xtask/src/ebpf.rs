@@ -82,9 +82,9 @@ fn cargo(workspace: &Workspace, tools: &Tools, target: &std::path::Path) -> Comm
     // v3 has the atomic instructions with fetch; BTF and debug info let the verifier name the source line it refuses.
     let flags = [
         "-Ctarget-cpu=v3",
-        // Packet headers are not aligned; the kernel's verifier allows that where the CPU does. Without
-        // it every field is put together from single bytes.
-        "-Ctarget-feature=+allows-misaligned-mem-access",
+        // Packet headers are not aligned; the kernel's verifier allows that where the CPU does. Without it every field
+        // is put together from single bytes. Told to the linker, which makes the code: rustc would warn each time.
+        "-Clink-arg=--cpu-features=+allows-misaligned-mem-access",
         "-Cdebuginfo=2",
         "-Clink-arg=--btf",
         &linker,

@@ -28,6 +28,17 @@ impl Hook {
     }
 }
 
+/// Where among the programs of an interface one of them runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Before all others.
+    First,
+    /// After others, which may end the chain before it; the id of the first.
+    Behind(u32),
+    /// Not at all.
+    Nowhere,
+}
+
 /// An attached program; [`Program::detach`] takes it.
 pub struct Attachment {
     hook: Hook,
@@ -66,22 +77,28 @@ impl Program {
         }
     }
 
-    /// Whether the kernel still runs the program on packets that leave `link`, attached by tcx.
+    /// Where among the programs on what leaves `link` the kernel runs this one, attached by tcx.
     /// `None` where it cannot be asked, as while the interface changes its name.
     ///
     /// # Errors
     /// [`Error::Refused`] if the program is not loaded.
-    pub fn is_in_tcx(&mut self, link: &Link) -> Result<Option<bool>, Error> {
+    pub fn place_in_tcx(&mut self, link: &Link) -> Result<Option<Place>, Error> {
         let name = self.kind().name();
         let lost = |error: ProgramError| Error::Refused {
             program: name,
             reason: chain(&error),
         };
         let id = self.classifier()?.info().map_err(lost)?.id();
-        let there = SchedClassifier::query_tcx(&link.name, TcAttachType::Egress);
-        Ok(there
-            .ok()
-            .map(|(_, programs)| programs.iter().any(|program| program.id() == id)))
+        let Ok((_, programs)) = SchedClassifier::query_tcx(&link.name, TcAttachType::Egress) else {
+            return Ok(None);
+        };
+        Ok(Some(
+            match programs.iter().position(|program| program.id() == id) {
+                None => Place::Nowhere,
+                Some(0) => Place::First,
+                Some(_) => Place::Behind(programs.first().map_or(0, |program| program.id())),
+            },
+        ))
     }
 
     /// Detaches. The program stays loaded and keeps its counters.

@@ -6,7 +6,7 @@ mod object;
 mod program;
 mod values;
 
-pub use attach::{Attachment, Hook, remove_filters};
+pub use attach::{Attachment, Hook, Place, remove_filters};
 pub use object::OBJECT;
 pub use program::{Kind, Program};
 

@@ -299,10 +299,7 @@ fn program_error(program: &'static str, error: &ProgramError) -> Error {
     {
         let log = verifier_log.to_string();
         // The last lines of the log are statistics; the complaint stands before them.
-        let complaint = log
-            .lines()
-            .rev()
-            .find(|line| !line.trim().is_empty() && !line.starts_with("processed "));
+        let complaint = log.lines().rev().find(|line| !is_statistics(line));
         // EACCES and EPERM with a log are the verifier's verdict, not a missing capability.
         if let Some(complaint) = complaint {
             return Error::Refused {
@@ -315,6 +312,13 @@ fn program_error(program: &'static str, error: &ProgramError) -> Error {
         program,
         reason: chain(error),
     })
+}
+
+/// The lines that end every log of the verifier.
+fn is_statistics(line: &str) -> bool {
+    ["processed ", "verification time ", "stack depth "]
+        .iter()
+        .any(|start| line.trim().is_empty() || line.starts_with(start))
 }
 
 /// Errors that mean the same wherever they come from.

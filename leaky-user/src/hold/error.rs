@@ -79,7 +79,9 @@ fn folder_advice(error: &std::io::Error) -> &'static str {
         std::io::ErrorKind::PermissionDenied => {
             "; run leaky as root, or make /run/leaky a folder that this user can write to"
         }
-        _ => "",
+        _ => {
+            "; leaky keeps in /run/leaky what it must put back: it must be a folder with room in it"
+        }
     }
 }
 

@@ -169,7 +169,8 @@ impl Installed {
             (None, Some((before, _))) => Some(before),
             (None, None) => None,
         };
-        if let Some(segments) = wanted.filter(|segments| *segments != ask.link.gso_max_segs) {
+        // Whatever `ask.link` says: it can be older than what an adaptation before this one set.
+        if let Some(segments) = wanted {
             plan.ops.push(Op::SetGsoMaxSegs(segments));
         }
         let mut record = self.record.clone();

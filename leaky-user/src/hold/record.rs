@@ -83,6 +83,8 @@ impl Record {
     /// # Errors
     /// [`Error::Record`] if it cannot be removed.
     pub fn remove(path: &Path) -> Result<(), Error> {
+        // What a leaky left that was killed while it wrote.
+        let _ = fs::remove_file(with_suffix(path, ".new"));
         match fs::remove_file(path) {
             Err(source) if source.kind() != ErrorKind::NotFound => Err(Error::Record {
                 doing: "remove",

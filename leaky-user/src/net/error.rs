@@ -2,11 +2,14 @@
 
 use nix::errno::Errno;
 
+/// Characters of the longest alternative name of an interface (ALTIFNAMSIZ less the zero).
+const LONGEST_NAME: usize = 127;
+
 /// An error from the kernel or on the way to it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No interface of that name or index in this network namespace.
-    #[error("there is no interface {0} in this network namespace; `ip link` lists those there are")]
+    #[error("there is no interface {} in this network namespace; `ip link` lists those there are", excerpt(.0))]
     NoSuchInterface(String),
     /// Frames of an unknown form.
     #[error(
@@ -92,6 +95,21 @@ pub struct ApplyError {
     pub failed: Error,
     /// What could not be taken back; empty when the interface is as before.
     pub undo: Vec<Error>,
+}
+
+/// A name as it was typed, on one line and not longer than an interface's name can be.
+fn excerpt(name: &str) -> String {
+    let shown: String = name
+        .chars()
+        .take(LONGEST_NAME)
+        .flat_map(char::escape_default)
+        .collect();
+    let more = if name.chars().count() > LONGEST_NAME {
+        "..."
+    } else {
+        ""
+    };
+    format!("'{shown}{more}'")
 }
 
 fn errno_text(errno: i32) -> String {

@@ -67,7 +67,14 @@ fn tcp() -> Result<()> {
         3 * 1_514,
     )?;
     if vm && measured.installed.hold == "fq" {
-        between("wire bytes in the fullest millisecond", most, 1, 3 * 1_514)?;
+        // On 6.1 the guest's kernel keeps fq's timer waiting for a millisecond now and then, which delays two frames.
+        let frames = if Host::get().kernel >= (6, 12) { 3 } else { 4 };
+        between(
+            "wire bytes in the fullest millisecond",
+            most,
+            1,
+            frames * 1_514,
+        )?;
     }
     Ok(())
 }

@@ -35,6 +35,8 @@ pub(crate) struct Host {
     pub(crate) vm: bool,
     /// The hold that leaky is expected to choose by itself.
     pub(crate) hold: &'static str,
+    /// Major and minor version of the kernel.
+    pub(crate) kernel: (u32, u32),
     root: Option<String>,
     leaky: bool,
     fq: Option<String>,
@@ -56,6 +58,7 @@ impl Host {
             Self {
                 vm: std::env::var_os("LEAKY_VM").is_some_and(|value| value == "1"),
                 hold: if fq.is_none() { "fq" } else { "htb" },
+                kernel: kernel_version().unwrap_or_default(),
                 leaky: leaky::binary().is_some(),
                 fq,
                 htb,
@@ -87,6 +90,13 @@ impl Host {
                 .then(|| format!("needs {wanted} CPUs, this machine has {}", self.cpus)),
         }
     }
+}
+
+/// From a release such as "6.12.41+deb13-amd64".
+fn kernel_version() -> Option<(u32, u32)> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 fn root_is_missing() -> Option<String> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use leaky_tests::capture::{Capture, HEADERS_ONLY, WHOLE};
 use leaky_tests::lab::{FAR, GROUP, SHAPED};
 use leaky_tests::payload::Mark;
@@ -14,7 +14,7 @@ use leaky_tests::udp::Sink;
 use leaky_tests::{Lab, Sizes, Udp, witness};
 
 use crate::Case;
-use crate::host::Need;
+use crate::host::{CannotTell, Need};
 use crate::judge::{between, near, show};
 use crate::rig::PORT;
 
@@ -145,11 +145,11 @@ fn gso_packets() -> Result<()> {
         ..Udp::burst(1, lab.far(false, PORT), 1_042, 100)
     }
     .send(&lab.a)?;
-    ensure!(
-        capture.wait_for(10, Duration::from_secs(5)),
-        "{} packets arrived",
-        capture.arrived()
-    );
+    if !capture.wait_for(10, Duration::from_secs(5)) && capture.arrived() == 0 {
+        bail!(CannotTell(
+            "packet sockets show UDP GSO packets from kernel 6.2 on".to_owned()
+        ));
+    }
     let captured = capture.stop()?;
     let packets = captured.stream(1);
     let segments: u32 = packets.iter().map(|packet| packet.segments).sum();

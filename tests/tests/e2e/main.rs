@@ -11,9 +11,11 @@ mod bad_input;
 mod gso;
 mod host;
 mod instruments;
+mod intact;
 mod judge;
 mod lifecycle;
 mod limits;
+mod loopback;
 mod neighbours;
 mod overload;
 mod rig;
@@ -83,12 +85,14 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
-    let themes: [(&str, &[Case]); 9] = [
+    let themes: [(&str, &[Case]); 11] = [
         ("instruments", instruments::CASES),
         ("spacing", spacing::CASES),
+        ("intact", intact::CASES),
         ("worked_examples", worked_examples::CASES),
         ("overload", overload::CASES),
         ("limits", limits::CASES),
+        ("loopback", loopback::CASES),
         ("gso", gso::CASES),
         ("neighbours", neighbours::CASES),
         ("lifecycle", lifecycle::CASES),

@@ -13,8 +13,9 @@ use crate::workspace::Workspace;
 /// The version that is built when none is found.
 const VERSION: &str = "0.13.0";
 
-/// LLVM majors that this version of bpf-linker can be built for (its cargo features `llvm-…`).
-pub(crate) const LLVM_MAJORS: [u32; 3] = [21, 22, 23];
+/// LLVM majors that this version of bpf-linker can be built for (its cargo features `llvm-…`), less those that do not
+/// have all the CPU features that the eBPF build asks for.
+pub(crate) const LLVM_MAJORS: [u32; 2] = [22, 23];
 
 /// Finds a bpf-linker with the toolchain's LLVM: the one built before, else one in PATH, else builds it.
 ///

@@ -53,6 +53,17 @@ impl Part {
     fn needs_product(self) -> bool {
         self != Self::Unit
     }
+
+    /// As on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Netlink => "netlink",
+            Self::Bpf => "bpf",
+            Self::E2e => "e2e",
+            Self::Vm => "vm",
+        }
+    }
 }
 
 /// Runs the chosen parts in order, stops at the first that fails, and closes with the counts.
@@ -70,42 +81,64 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         bail!("--kernel is for the part vm: cargo xtask test vm --kernel …");
     }
 
-    let mut summary = Summary::default();
-    let mut programs = None;
     let (needs_root, can_run): (Vec<Part>, Vec<Part>) = parts
         .iter()
         .partition(|part| part.needs_root() && !is_root());
-    'parts: for part in can_run {
-        if part.needs_product() && programs.is_none() {
-            programs = Some(prepare(workspace)?);
-        }
-        for mut step in parts::steps(workspace, part, programs.as_ref(), options)? {
-            if !summary.run(&mut step)? {
-                break 'parts;
-            }
-        }
-    }
+    let mut summary = Summary::default();
+    let ran = run_parts(workspace, options, &can_run, &mut summary);
+    // Also when something did not build half-way: what ran before still counts.
     summary.print();
-
-    if summary.total.failed > 0 {
-        bail!("tests failed in: {}", summary.failed.join(", "));
-    }
+    let programs = ran?;
     if !needs_root.is_empty() {
         let programs = match programs {
             Some(programs) => programs,
             None => prepare(workspace)?,
         };
-        let commands: Vec<String> = needs_root
-            .iter()
-            .filter_map(|part| parts::program(*part, &programs, &options.arguments))
-            .map(|command| format!("sudo {}", shell_line(&command)))
-            .collect();
         bail!(
             "not run, because it takes root to load eBPF programs and make namespaces; run as root:\n  {}",
-            commands.join("\n  ")
+            needs_root
+                .iter()
+                .filter_map(|part| parts::program(*part, &programs, &options.arguments))
+                .map(|command| format!("sudo {}", shell_line(&command)))
+                .collect::<Vec<_>>()
+                .join("\n  ")
         );
     }
     Ok(())
+}
+
+/// Runs `parts` up to the first step that fails. Returns the test programs if they had to be built.
+fn run_parts(
+    workspace: &Workspace,
+    options: &Options,
+    parts: &[Part],
+    summary: &mut Summary,
+) -> Result<Option<TestPrograms>> {
+    let mut programs = None;
+    for (done, part) in parts.iter().enumerate() {
+        if part.needs_product() && programs.is_none() {
+            programs = Some(prepare(workspace)?);
+        }
+        for mut step in parts::steps(workspace, *part, programs.as_ref(), options)? {
+            if summary.run(&mut step)? {
+                continue;
+            }
+            let later: Vec<&str> = parts
+                .iter()
+                .skip(done + 1)
+                .map(|part| part.name())
+                .collect();
+            if later.is_empty() {
+                bail!("tests failed in: {}", step.name);
+            }
+            bail!(
+                "tests failed in: {}; not run because of that: {}",
+                step.name,
+                later.join(", ")
+            );
+        }
+    }
+    Ok(programs)
 }
 
 fn prepare(workspace: &Workspace) -> Result<TestPrograms> {
@@ -119,7 +152,6 @@ fn prepare(workspace: &Workspace) -> Result<TestPrograms> {
 struct Summary {
     lines: Vec<String>,
     total: Report,
-    failed: Vec<String>,
 }
 
 impl Summary {
@@ -129,23 +161,20 @@ impl Summary {
         let started = Instant::now();
         let (status, output) = copied(&mut step.command, Stream::Stdout)?;
         let mut report = Report::parse(&output);
-        let mut remark = "";
+        let mut remark = String::new();
         if !status.success() && report.failed == 0 {
-            // It did not build, or died on the way: whatever passed before, that is a failure.
+            // It did not build, died on the way, or a guest's kernel complained: a failure whatever passed.
             report.failed = 1;
-            remark = " (did not run to its end)";
+            remark = format!(" (ended with {status}, see above)");
         } else if report.is_empty() && step.must_have_tests {
             report.failed = 1;
-            remark = " (there was no test to run)";
+            remark = " (there was no test to run)".to_owned();
         }
         self.lines.push(format!(
             "{:<12} {report}, {:.0} s{remark}",
             step.name,
             started.elapsed().as_secs_f32()
         ));
-        if report.failed > 0 {
-            self.failed.push(step.name.clone());
-        }
         self.total.add(&report);
         Ok(report.failed == 0)
     }

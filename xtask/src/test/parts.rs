@@ -43,7 +43,7 @@ pub(super) fn steps(
     } else {
         let programs = programs.context("the test programs have not been built")?;
         match program(part, programs, arguments) {
-            Some(command) => vec![(name(part).to_owned(), command)],
+            Some(command) => vec![(part.name().to_owned(), command)],
             None => in_guests(options.kernel.as_ref(), programs, arguments)?,
         }
     };
@@ -74,16 +74,6 @@ fn file(part: Part, programs: &TestPrograms) -> Option<&Path> {
         Part::Bpf => Some(&programs.bpf),
         Part::E2e => Some(&programs.e2e),
         Part::Unit | Part::Vm => None,
-    }
-}
-
-fn name(part: Part) -> &'static str {
-    match part {
-        Part::Unit => "unit",
-        Part::Netlink => "netlink",
-        Part::Bpf => "bpf",
-        Part::E2e => "e2e",
-        Part::Vm => "vm",
     }
 }
 
@@ -137,7 +127,7 @@ fn in_guests(
         .iter()
         .flat_map(|kernel| PROGRAMS.map(|part| (kernel.name, part)));
     Ok(runs
-        .filter_map(|(kernel, part)| Some((kernel, name(part), file(part, programs)?)))
+        .filter_map(|(kernel, part)| Some((kernel, part.name(), file(part, programs)?)))
         .map(|(kernel, name, file)| {
             let mut command = Command::new(&xtask);
             command.args(["vm", "--kernel", kernel, "--timeout", GUEST_TIMEOUT]);

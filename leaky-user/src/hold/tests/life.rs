@@ -226,7 +226,11 @@ fn adapting_changes_in_place_or_not_at_all() {
 
     let ops = net.executed();
     wait(installed.adapt(&net, jumbo.clone())).expect("adapted");
-    assert_eq!(net.executed() - ops, 2, "one class, one leaf");
+    assert_eq!(
+        net.executed() - ops,
+        3,
+        "one class, one leaf, the GSO limit"
+    );
     assert_eq!(installed.ask(), &jumbo);
     net.count(|qdiscs, _| qdiscs[0].options = None);
     let error = wait(installed.verify(&net)).expect_err("somebody changed it");

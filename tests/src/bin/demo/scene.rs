@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use leaky_tests::capture::{Capture, HEADERS_ONLY};
 use leaky_tests::lab::FAR;
 use leaky_tests::report::{Counters, Installed};
-use leaky_tests::stats::{Gaps, largest_window, windows, wire_bytes};
+use leaky_tests::stats::{Gaps, largest_window, percentile, windows, wire_bytes};
 use leaky_tests::tcp::{CUBIC, Transfer};
 use leaky_tests::udp::Sink;
 use leaky_tests::{Lab, Leaky, Pace, Packet, Udp};
@@ -45,6 +45,8 @@ pub(crate) struct Pass {
     /// Bytes per second that arrived, over the time in which they were sent.
     pub(crate) delivered: u64,
     pub(crate) gaps: Gaps,
+    /// Bytes in each millisecond: 99 % hold at most this.
+    pub(crate) full_millisecond: u64,
     /// Most bytes in any millisecond.
     pub(crate) fullest_millisecond: u64,
     /// Bytes and frames of the largest piece that arrived at once.
@@ -117,12 +119,15 @@ fn measure(
         .copied()
         .collect();
     let lump = steady.iter().max_by_key(|packet| packet.wire_bytes)?;
+    let mut milliseconds = windows(&steady, begin, Duration::from_millis(1));
+    milliseconds.sort_unstable();
     let nanoseconds = u128::from(end.checked_sub(begin)?.max(1));
     Some(Pass {
         offered,
         delivered: u64::try_from(u128::from(wire_bytes(&steady)) * 1_000_000_000 / nanoseconds)
             .ok()?,
         gaps: Gaps::of(&steady)?,
+        full_millisecond: percentile(&milliseconds, 99)?,
         fullest_millisecond: largest_window(&steady, Duration::from_millis(1)).0,
         largest_lump: (lump.wire_bytes, lump.segments),
         each_10_ms: windows(&steady, begin, Duration::from_millis(10)),

@@ -156,7 +156,12 @@ impl Page {
                 micro(with.gaps.max),
             ),
             (
-                "most in one millisecond",
+                "bytes in a millisecond: 99 %",
+                bytes(without.full_millisecond),
+                bytes(with.full_millisecond),
+            ),
+            (
+                "                        most",
                 bytes(without.fullest_millisecond),
                 bytes(with.fullest_millisecond),
             ),
