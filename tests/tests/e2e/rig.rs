@@ -75,13 +75,12 @@ impl Rig {
         let installed = self.leaky.installed().clone();
         let outcome = self.leaky.stop()?;
         let summary = outcome.summary.context("no summary")?;
-        check_equations(&captured, &summary, &qdisc)?;
+        check_equations(&captured, &summary, &qdisc).context(Broken)?;
         let after = witness::state(&self.lab.a, SHAPED)?;
-        ensure!(
-            after == self.before,
-            "leaky left something behind.\nBefore: {:?}\nAfter: {after:?}",
-            self.before
-        );
+        if after != self.before {
+            let left = format!("Before: {:?}\nAfter: {after:?}", self.before);
+            return Err(anyhow::Error::msg(left).context(Broken));
+        }
         Ok(Measured {
             captured,
             installed,
@@ -89,6 +88,16 @@ impl Rig {
             qdisc,
             tx_bytes,
         })
+    }
+}
+
+/// Counts that do not add up, or something left behind: no noise on the machine excuses that, so it is not tried again.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("numbers do not add up or something is left behind")
     }
 }
 
