@@ -189,7 +189,8 @@ fn l26() -> Result<()> {
         "offered {offered} B/s, left {rate} B/s; longest wait {} s",
         summary.wait_max_seconds
     );
-    if offered < 114_000_000 {
+    // A sender whose packets wait in the hold waits for them itself, so it offers no more than leaves when the limit works.
+    if offered < 112_500_000 / 100 * 98 {
         bail!(CannotTell(format!(
             "the senders only reach {offered} B/s on this machine, now"
         )));

@@ -130,7 +130,12 @@ fn run(case: &'static Case) -> Result<Completion, Failed> {
             std::process::exit(101);
         }
     });
-    let tries = if case.timed && !host.vm { TRIES } else { 1 };
+    let tries = match (case.timed, host.vm) {
+        (true, false) => TRIES,
+        // Under deterministic time one thing still disturbs: while the guest waits for a file of the host, its clock jumps.
+        (true, true) => 2,
+        (false, _) => 1,
+    };
     let mut result = (case.run)();
     for number in 1..tries {
         let Err(error) = &result else { break };
