@@ -140,7 +140,7 @@ pub struct Counters {
     pub dropped: [Tally; 3],
     /// Control traffic, let through.
     pub passed: Tally,
-    /// Sum of the waits of accepted buffers, ns.
+    /// Sum of the waits of accepted buffers, ns, modulo 2^64 (584 years).
     pub wait_sum_ns: u64,
     /// The longest wait of an accepted buffer, ns.
     pub wait_max_ns: u64,
@@ -165,7 +165,7 @@ impl Counters {
             mine.add(theirs);
         }
         self.passed.add(&other.passed);
-        self.wait_sum_ns += other.wait_sum_ns;
+        self.wait_sum_ns = self.wait_sum_ns.wrapping_add(other.wait_sum_ns);
         self.wait_max_ns = self.wait_max_ns.max(other.wait_max_ns);
         self.stamps_ignored += other.stamps_ignored;
         self.keys_beyond_table += other.keys_beyond_table;
