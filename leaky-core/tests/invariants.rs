@@ -1,4 +1,4 @@
-//! What must hold of a bucket whatever arrives: DESIGN section 1, over random arrivals.
+//! What must hold of a bucket whatever arrives, over random arrivals.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use leaky_core::bucket::{Decision, Limits, Refusal, decide};

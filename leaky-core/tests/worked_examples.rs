@@ -1,4 +1,4 @@
-//! The worked examples that leaky promises (README, DESIGN section 1), with rates in packets.
+//! The worked examples that leaky promises (see ARCHITECTURE.md), with rates in packets.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use leaky_core::bucket::{Limits, Refusal};

@@ -23,7 +23,8 @@ Exit codes:
   0  done; the interface is as it was before
   1  failed under way: the limit is not enforced (any more)
   2  bad input: nothing was changed
-  3  not possible on this host or for this user: nothing was changed";
+  3  not possible on this host, for this user, or while another leaky limits the interface:
+     nothing was changed";
 
 /// Makes traffic leave at a constant rate: bursts wait in a bounded bucket, what does not fit is
 /// dropped and counted.

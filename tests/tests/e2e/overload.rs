@@ -153,7 +153,7 @@ fn l23_backlog() -> Result<()> {
     )));
     let empty = witness::root(&rig.lab.a, SHAPED)?;
     rig.finish(Duration::from_millis(50))?;
-    // 5 Mbit/s for 200 ms: the kernel keeps what the model says, within the bound of DESIGN (leaf limit = capacity + burst + 64 KiB).
+    // 5 Mbit/s for 200 ms: the kernel keeps what the model says, within its bound (leaf limit = capacity + burst + 64 KiB).
     between(
         "bytes waiting under load",
         full.backlog,
