@@ -53,6 +53,10 @@ pub enum Refusal {
     TooLate,
     /// The compare-exchange loop ran out of attempts ([`crate::slot`]).
     Contention,
+    /// Its own bucket took it, that of the link did not.
+    Link,
+    /// Its class says so.
+    Denied,
 }
 
 /// What the bucket says to one packet.
@@ -67,6 +71,14 @@ pub enum Decision {
     },
     /// It is dropped and the bucket stays as it is.
     Refuse(Refusal),
+}
+
+/// How long what a bucket holds takes to drain. In the past, or stale: it is empty. Idle time earns no
+/// credit.
+#[inline(always)]
+pub fn content(free_at: Moment, limits: &Limits, now: Moment) -> Span {
+    let ahead = free_at.since(now).0;
+    Span(ahead & !less(limits.stale_after.0, ahead))
 }
 
 /// Decides on a packet of `cost` that arrives at `now`.
@@ -85,9 +97,7 @@ pub fn decide(
     not_before: Span,
     now: Moment,
 ) -> Decision {
-    let ahead = free_at.since(now).0;
-    // In the past, or stale: the bucket is empty. Idle time earns no credit.
-    let content = ahead & !less(limits.stale_after.0, ahead);
+    let content = content(free_at, limits, now).0;
     let queued = content.wrapping_sub(limits.burst.0) & less(limits.burst.0, content);
     // An empty bucket takes any packet: it must slow down, never black-hole.
     let after = queued.wrapping_add(cost.0) & less(0, queued);

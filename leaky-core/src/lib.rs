@@ -7,16 +7,22 @@
 //!
 //! Nothing in here reads a clock, allocates, divides or uses floating point on the packet path.
 //!
-//! The way of a packet through this crate: [`wire`] says what it is and whose it is, [`bucket`]
-//! says when it may leave, [`slot`] makes that decision stick, and [`abi`] holds the values that
-//! the kernel program and user space share.
+//! The way of a packet through this crate: [`wire`] reads its headers, [`classify`] finds its class and
+//! [`key`] whose bucket in the class, [`size`] says what it is charged, [`bucket`] when it may leave, and
+//! [`slot`] makes that decision stick. [`policy`] and [`abi`] hold the values that the kernel program
+//! and user space share.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
 pub mod abi;
 mod branchless;
 pub mod bucket;
+pub mod classify;
+pub mod control;
+pub mod key;
+pub mod policy;
 pub mod rate;
+pub mod size;
 pub mod slot;
 pub mod time;
 pub mod wire;

@@ -43,6 +43,13 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// No rate: where there is no bucket.
+    pub const NONE: Rate = Rate {
+        mantissa: 0,
+        shift: 0,
+        packets: 0,
+    };
+
     /// A rate in bytes per second, or `None` outside [`MIN_BYTES_PER_SECOND`] to
     /// [`MAX_BYTES_PER_SECOND`].
     pub fn bytes_per_second(rate: u64) -> Option<Rate> {

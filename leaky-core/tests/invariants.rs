@@ -129,7 +129,7 @@ proptest! {
                 Err(Refusal::TooLate) => {
                     prop_assert!(content > u128::from(limits.max_wait.0));
                 }
-                Err(Refusal::Contention) => prop_assert!(false, "decide never contends"),
+                Err(other) => prop_assert!(false, "decide never says {other:?}"),
             }
         }
     }
