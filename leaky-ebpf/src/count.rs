@@ -1,16 +1,19 @@
-//! What each CPU counted.
+//! What each CPU counted, for each class.
 
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::PerCpuArray;
-use leaky_core::abi::{Counters, Tally, reason_index};
+use leaky_core::abi::{CLASS_SLOTS, Counters, Tally, reason_index};
 use leaky_core::bucket::Refusal;
+use leaky_core::size::OnWire;
 use leaky_core::time::Span;
-use leaky_core::wire::OnWire;
+use leaky_core::wire::Headers;
+
+use crate::opaque::opaque;
 
 #[map]
-static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(1, 0);
+static COUNTERS: PerCpuArray<Counters> = PerCpuArray::with_max_entries(CLASS_SLOTS, 0);
 
-/// The counters of this CPU, and the packet that they are about to count.
+/// The counters of this CPU for a class, and the packet that they are about to count.
 pub struct Count {
     counters: &'static mut Counters,
     wire: OnWire,
@@ -18,10 +21,10 @@ pub struct Count {
 }
 
 impl Count {
-    /// The counters of this CPU, for a buffer of `length` bytes that leaves as `wire`.
+    /// The counters of this CPU for class `id`, and a buffer of `length` bytes that leaves as `wire`.
     #[inline(always)]
-    pub fn of(wire: OnWire, length: u32) -> Option<Count> {
-        let counters = COUNTERS.get_ptr_mut(0)?;
+    pub fn of(id: u32, wire: OnWire, length: u32) -> Option<Count> {
+        let counters = COUNTERS.get_ptr_mut(id)?;
         // SAFETY: a value of a per-CPU array lives as long as its map, and a TC program is not
         // interrupted on its CPU by another run of itself, so nobody else holds a reference.
         let counters = unsafe { &mut *counters };
@@ -40,9 +43,9 @@ impl Count {
         tally.buffer_bytes += length;
     }
 
-    /// Control traffic that is let through.
+    /// Let through without a bucket.
     #[inline(always)]
-    pub fn passed(self) {
+    pub fn passed(&mut self) {
         Self::add(&mut self.counters.passed, self.wire, self.length);
     }
 
@@ -50,6 +53,18 @@ impl Count {
     #[inline(always)]
     pub fn offered(&mut self) {
         Self::add(&mut self.counters.offered, self.wire, self.length);
+    }
+
+    /// It could not be read as IP.
+    #[inline(always)]
+    pub fn unreadable(&mut self) {
+        self.counters.unreadable += 1;
+    }
+
+    /// Its key is new and got a place.
+    #[inline(always)]
+    pub fn key_made(&mut self) {
+        self.counters.keys_made += 1;
     }
 
     /// It found no place of its own and shares the overflow bucket.
@@ -64,9 +79,32 @@ impl Count {
         self.counters.stamps_ignored += 1;
     }
 
+    /// It is marked as having met congestion.
+    #[inline(always)]
+    pub fn marked(&mut self) {
+        Self::add(&mut self.counters.marked, self.wire, self.length);
+    }
+
+    /// Whether one source sends most of the bytes: the vote of Boyer and Moore, with bytes as votes. A
+    /// source with the share `p` ends up with a lead of at least `2p - 1` of all bytes.
+    #[inline(always)]
+    pub fn source(&mut self, headers: &Headers) {
+        let [a, b, c, d] = headers.source;
+        let source = ((a ^ c.rotate_left(16)) as u64) << 32 | (b ^ d.rotate_left(16)) as u64;
+        let bytes = self.wire.bytes;
+        if self.counters.main_source == source {
+            self.counters.main_lead += bytes;
+        } else if self.counters.main_lead < bytes {
+            self.counters.main_source = source;
+            self.counters.main_lead = bytes - self.counters.main_lead;
+        } else {
+            self.counters.main_lead -= bytes;
+        }
+    }
+
     /// The bucket took it.
     #[inline(always)]
-    pub fn accepted(self, wait: Span) {
+    pub fn accepted(&mut self, wait: Span) {
         Self::add(&mut self.counters.accepted, self.wire, self.length);
         if self.wire.bytes > self.counters.largest_bytes {
             self.counters.largest_bytes = self.wire.bytes;
@@ -82,13 +120,12 @@ impl Count {
         }
     }
 
-    /// The bucket refused it.
+    /// It is dropped.
     #[inline(always)]
-    pub fn dropped(self, why: Refusal) {
-        Self::add(
-            &mut self.counters.dropped[reason_index(why)],
-            self.wire,
-            self.length,
-        );
+    pub fn dropped(&mut self, why: Refusal) {
+        let place = opaque(reason_index(why));
+        if let Some(tally) = self.counters.dropped.get_mut(place) {
+            Self::add(tally, self.wire, self.length);
+        }
     }
 }

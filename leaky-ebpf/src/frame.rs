@@ -1,8 +1,9 @@
 //! Packet memory as a [`Frame`], read directly and checked the way the verifier understands.
 
 use aya_ebpf::programs::TcContext;
-use core::arch::asm;
 use leaky_core::wire::Frame;
+
+use crate::opaque::opaque;
 
 /// The readable part of a packet. Any helper that may move packet memory ends its life.
 pub struct Packet {
@@ -28,15 +29,10 @@ impl Packet {
         if at > FURTHEST {
             return None;
         }
-        let mut first = self.data + at as usize;
-        // The empty instruction keeps LLVM from rewriting the comparison below into a form that
-        // proves nothing to the verifier (`p + 1 > end` into `p >= end`), and from hoisting
-        // `end - size`, which the verifier forbids.
-        // SAFETY: assigns a register to itself.
-        unsafe { asm!("{0} = {0}", inout(reg) first) };
-        let mut past = first + size_of::<T>();
-        // SAFETY: as above.
-        unsafe { asm!("{0} = {0}", inout(reg) past) };
+        // Opaque, or LLVM rewrites the comparison below into a form that proves nothing to the verifier
+        // (`p + 1 > end` into `p >= end`), or hoists `end - size`, which the verifier forbids.
+        let first = opaque(self.data + at as usize);
+        let past = opaque(first + size_of::<T>());
         if past > self.end {
             return None;
         }

@@ -2,10 +2,11 @@
 
 use aya_ebpf::EbpfContext;
 use aya_ebpf::bindings::__sk_buff;
-use aya_ebpf::helpers::generated::bpf_skb_set_tstamp;
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::helpers::generated::{bpf_skb_cgroup_id, bpf_skb_ecn_set_ce, bpf_skb_set_tstamp};
 use aya_ebpf::programs::TcContext;
+use leaky_core::size::Buffer;
 use leaky_core::time::Span;
-use leaky_core::wire::Buffer;
 
 /// Departure time on the monotonic clock (`BPF_SKB_TSTAMP_DELIVERY_MONO` in linux/bpf.h).
 const BPF_SKB_TSTAMP_DELIVERY_MONO: u32 = 1;
@@ -15,6 +16,15 @@ const PRIORITY_CONTROL: u32 = 7;
 const PRIORITY_MASK: u32 = 15;
 /// `TC_PRIO_INTERACTIVE`: the same band of fq as control, without the bypass.
 const PRIORITY_INTERACTIVE: u32 = 6;
+
+/// `skb->protocol` of IP packets, in network order.
+const ETHERTYPE_IPV4: u32 = 0x0800_u16.to_be() as u32;
+const ETHERTYPE_IPV6: u32 = 0x86dd_u16.to_be() as u32;
+/// How far ahead the departure time of a packet may lie that passes without a bucket: as much as a
+/// sender paces ahead, and too little to fill fq with. 10 ms.
+const FURTHEST_PASSING_NS: u64 = 10_000_000;
+/// Bytes of a VLAN tag.
+const VLAN_TAG: u32 = 4;
 
 /// A packet's metadata.
 pub struct Skb<'a>(pub &'a TcContext);
@@ -31,8 +41,9 @@ pub enum Stamp {
 }
 
 impl Skb<'_> {
+    /// The kernel's view of it.
     #[inline(always)]
-    fn raw(&self) -> *mut __sk_buff {
+    pub fn raw(&self) -> *mut __sk_buff {
         self.0.as_ptr().cast()
     }
 
@@ -47,8 +58,74 @@ impl Skb<'_> {
                 wire_length: (*skb).wire_len,
                 gso_size: (*skb).gso_size,
                 gso_segments: (*skb).gso_segs,
+                beside: if (*skb).vlan_present != 0 {
+                    VLAN_TAG
+                } else {
+                    0
+                },
             }
         }
+    }
+
+    /// The VLAN tag that the kernel keeps beside the frame.
+    #[inline(always)]
+    pub fn tag(&self) -> Option<u16> {
+        let skb = self.raw();
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        unsafe { ((*skb).vlan_present != 0).then_some((*skb).vlan_tci as u16) }
+    }
+
+    /// The packet mark.
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        unsafe { (*self.raw()).mark }
+    }
+
+    /// The cgroup of the socket that sent it, 0 where there is none.
+    #[inline(always)]
+    pub fn cgroup(&self) -> u64 {
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        unsafe { bpf_skb_cgroup_id(self.raw()) }
+    }
+
+    /// Takes off a time that is no departure time on the monotonic clock, or one that lies further ahead
+    /// than [`FURTHEST_PASSING_NS`]. Returns whether there was one.
+    ///
+    /// What passes without a bucket shares fq with what is shaped, and any user may send packets that
+    /// fq is to keep for long (SO_TXTIME): they would fill it.
+    #[inline(always)]
+    pub fn forget_odd_time(&self) -> bool {
+        let (stamp, departure) = self.raw_stamp();
+        if stamp == 0 {
+            return false;
+        }
+        // SAFETY: the helper has no preconditions.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        if departure && stamp <= now_ns + FURTHEST_PASSING_NS {
+            return false;
+        }
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        unsafe { (*self.raw()).tstamp = 0 };
+        true
+    }
+
+    /// Marks it as having met congestion, if its sender understands that. The kernel mends the checksum.
+    /// Returns whether it carries the mark now.
+    ///
+    /// Frames with a VLAN tag inside are left alone: the kernel looks behind the tag for the protocol,
+    /// but writes at the network header, which can stand at the tag (INET_ECN_set_ce in
+    /// include/net/inet_ecn.h): VLAN 101 became 103.
+    #[inline(always)]
+    pub fn mark_congestion(&self) -> bool {
+        // SAFETY: the context of a TC program is a valid __sk_buff.
+        let protocol = unsafe { (*self.raw()).protocol };
+        if protocol != ETHERTYPE_IPV4 && protocol != ETHERTYPE_IPV6 {
+            return false;
+        }
+        // SAFETY: the context of a TC program is a valid __sk_buff. It may move packet memory, which
+        // nobody looks at any more.
+        unsafe { bpf_skb_ecn_set_ce(self.raw()) == 1 }
     }
 
     #[inline(always)]
