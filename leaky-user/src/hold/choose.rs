@@ -53,12 +53,19 @@ impl fmt::Debug for Choice {
     }
 }
 
-/// Chooses among what the kernel has. HTB needs TBF for its leaves.
+/// Chooses among what the kernel has. HTB needs TBF for its leaves, and fq for a limit of the link
+/// (`line`).
 ///
 /// # Errors
 /// [`Error::Missing`] if the kernel lacks what `mode` needs.
-pub fn choose(mode: HoldMode, fq: bool, htb: bool, tbf: bool) -> Result<Choice, Error> {
+pub fn choose(mode: HoldMode, line: bool, fq: bool, htb: bool, tbf: bool) -> Result<Choice, Error> {
     let slots = htb && tbf;
+    if line && fq && !tbf && mode != HoldMode::Htb {
+        return Err(Error::Missing {
+            missing: "tbf (module sch_tbf), which a limit of the link needs, is missing".to_owned(),
+            module: "sch_tbf",
+        });
+    }
     let (kind, reason) = match mode {
         HoldMode::Fq if fq => (HoldKind::Fq, "asked for"),
         HoldMode::Htb if slots => (HoldKind::Htb, "asked for"),

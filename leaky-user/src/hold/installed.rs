@@ -53,7 +53,7 @@ pub async fn install<N: Net>(net: &N, mut ask: Ask, setup: Setup) -> Result<Inst
         net.has_kind(index, "htb").await?,
         net.has_kind(index, "tbf").await?,
     ];
-    let choice = choose(setup.mode, fq, htb, tbf)?;
+    let choice = choose(setup.mode, ask.line.is_some(), fq, htb, tbf)?;
     let mut plan = choice.hold.plan(&ask)?;
     if let Some(segments) = ask.gso_max_segs {
         plan.ops.push(Op::SetGsoMaxSegs(segments));
@@ -76,7 +76,7 @@ pub async fn install<N: Net>(net: &N, mut ask: Ask, setup: Setup) -> Result<Inst
         }
         return Err(error.into());
     }
-    let installed = Installed {
+    let mut installed = Installed {
         choice,
         ask,
         notices: plan.notices,
@@ -84,11 +84,16 @@ pub async fn install<N: Net>(net: &N, mut ask: Ask, setup: Setup) -> Result<Inst
         path,
         _claim: claim,
     };
-    if let Err(error) = installed.verify(net).await {
-        installed.remove(net).await?;
-        return Err(error);
+    match installed.read_back(net).await {
+        Ok(left_out) => {
+            installed.notices.extend(left_out);
+            Ok(installed)
+        }
+        Err(error) => {
+            installed.remove(net).await?;
+            Err(error)
+        }
     }
-    Ok(installed)
 }
 
 impl Installed {
@@ -112,11 +117,6 @@ impl Installed {
         &self.ask
     }
 
-    /// How the interface was before.
-    pub fn previous(&self) -> &Previous {
-        &self.record.previous
-    }
-
     /// Reads its counters.
     ///
     /// # Errors
@@ -136,29 +136,35 @@ impl Installed {
     /// # Errors
     /// [`Error::NotEnforced`] with the difference.
     pub async fn verify<N: Net>(&self, net: &N) -> Result<(), Error> {
+        self.read_back(net).await.map(|_| ())
+    }
+
+    /// Verifies; returns what the kernel does not do of it.
+    async fn read_back<N: Net>(&self, net: &N) -> Result<Option<String>, Error> {
         let index = self.ask.link.index;
         let qdiscs = net.qdiscs(index).await?;
         let classes = net.classes(index).await?;
         self.choice.hold.verify(&self.ask, &qdiscs, &classes)?;
+        let left_out = self.choice.hold.left_out(&self.ask, &qdiscs, &classes);
         let Some(asked) = self.ask.gso_max_segs else {
-            return Ok(());
+            return Ok(left_out);
         };
         let link = net.link_by_index(index).await?;
         if link.gso_max_segs == asked {
-            return Ok(());
+            return Ok(left_out);
         }
         let difference = format!("gso_max_segs is {} instead of {asked}", link.gso_max_segs);
         Err(Error::not_enforced(&link.name, difference))
     }
 
     /// Fits the hold to another ask (an MTU, a rate or a capacity that changed), in place:
-    /// nothing that waits is lost. Key and interface must be the same. Returns what the user
-    /// should know.
+    /// nothing that waits is lost. The interface must be the same, and with htb the groups: more
+    /// can only come behind them. Returns what the user should know.
     ///
     /// # Errors
     /// [`Error::Refused`] or [`Error::Apply`], with the hold as before; [`Error::NotEnforced`].
     pub async fn adapt<N: Net>(&mut self, net: &N, mut ask: Ask) -> Result<&[String], Error> {
-        let mut plan = self.choice.hold.change(&ask)?;
+        let mut plan = self.choice.hold.change(&self.ask, &ask)?;
         // What was recorded before stays what is put back.
         let before = self
             .record
@@ -175,16 +181,22 @@ impl Installed {
         }
         let mut record = self.record.clone();
         record.gso_max_segs = wanted.map(|set| (before, set));
-        record.write(&self.path)?;
+        let other = record != self.record;
+        if other {
+            record.write(&self.path)?;
+        }
         if let Err(error) = net.apply(ask.link.index, &plan.ops).await {
-            self.record.write(&self.path)?;
+            if other {
+                self.record.write(&self.path)?;
+            }
             return Err(error.into());
         }
         ask.gso_max_segs = wanted;
         self.record = record;
         self.ask = ask;
         self.notices = plan.notices;
-        self.verify(net).await?;
+        let left_out = self.read_back(net).await?;
+        self.notices.extend(left_out);
         Ok(&self.notices)
     }
 

@@ -5,25 +5,31 @@
 //! runs what was asked and what it dropped. [`install`] puts that together with the kernel:
 //!
 //! ```no_run
-//! # use leaky_user::{hold::{self, Ask, Content, HoldMode, Setup}, net::{kernel::Kernel, Net}, units};
+//! # use leaky_user::{hold::{self, Ask, Content, Group, HoldMode, Keys, Setup}, net::{kernel::Kernel, Net}, units};
 //! # async fn example() -> anyhow::Result<()> {
 //! let net = Kernel::open()?;
 //! let link = net.link_by_name("eth0").await?;
 //! let rate = units::Rate::BytesPerSecond(2_500_000);
-//! let mut ask = Ask {
+//! let group = Group {
 //!     rate,
 //!     capacity: Content::Bytes(500_000),
 //!     bound: units::Duration::from_nanos(226_000_000),
-//!     largest_packet: link.largest_gso_packet(),
 //!     burst: 0,
-//!     per_flow: false,
+//!     keys: Keys::One,
+//! };
+//! let mut ask = Ask {
+//!     groups: vec![group],
+//!     line: None,
+//!     overhead: 0,
+//!     mpu: 0,
+//!     largest_packet: link.largest_gso_packet(),
 //!     gso_max_segs: hold::smooth(&link, rate),
 //!     link,
 //! };
 //! let setup = Setup { mode: HoldMode::Auto, replace_root: false, record: "/run/leaky/3.json".into() };
 //! let mut installed = hold::install(&net, ask.clone(), setup).await?;
 //! println!("{}: {}", installed.kind(), installed.reason());
-//! // Attach the program now; for htb, a key's packets go to `hold::queue(slot)`.
+//! // Attach the program now; for htb, a key's packets go to `hold::queue(slot)`, see `hold::slots`.
 //! // Once a second:
 //! let stats = installed.stats(&net).await?;
 //! // When `net.watch(index)` reports another MTU:
@@ -44,6 +50,7 @@ mod error;
 mod fq;
 mod htb;
 mod installed;
+mod line;
 mod previous;
 mod record;
 mod smooth;
@@ -54,13 +61,13 @@ mod tests;
 pub use choose::{Choice, HoldMode, choose};
 pub use error::Error;
 pub use fq::{FqHold, LARGEST_WAIT};
-pub use htb::{FLOW_SLOTS, HtbHold, OVERFLOW_SLOT, SLOTS, queue};
+pub use htb::{FLOW_SLOTS, HtbHold, Slots, queue, rest_slot, slots};
 pub use installed::{Cleared, Installed, Setup, clear, install, is_busy};
 pub use previous::{Previous, previous};
 pub use record::Record;
 pub use smooth::smooth;
 
-use crate::net::{Class, Link, Op, Qdisc, ROOT};
+use crate::net::{Class, Link, Op, Qdisc, ROOT, id_text};
 use crate::units::{Duration, Rate};
 
 /// The handle of leaky's root qdiscs, `1eaf:`. The kernel itself gives out handles from `8001:`
@@ -76,26 +83,67 @@ pub enum Content {
     Packets(u64),
 }
 
-/// What is asked of a hold.
+/// What is asked of a hold: groups of buckets, and what they may take together. Where there is a
+/// line and no group, only the link is limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// The interface, as it is now.
     pub link: Link,
+    /// The buckets. Slots of the htb hold are given out in this order.
+    pub groups: Vec<Group>,
+    /// The limit of the link: what all keys, and what belongs to none, may take together.
+    pub line: Option<Line>,
+    /// Bytes that every frame is charged besides its own.
+    pub overhead: u32,
+    /// The least that a frame is charged, overhead included, in bytes.
+    pub mpu: u32,
+    /// The most that one packet can take on the wire, in bytes: what
+    /// [`Link::largest_gso_packet`] says, or more for forwarded traffic.
+    pub largest_packet: u64,
+    /// What the interface's `gso_max_segs` is to be, if it is to be changed.
+    pub gso_max_segs: Option<u32>,
+}
+
+impl Ask {
+    /// What a frame of so many bytes is charged.
+    fn charged(&self, bytes: u64) -> u64 {
+        bytes
+            .saturating_add(u64::from(self.overhead))
+            .max(u64::from(self.mpu))
+    }
+}
+
+/// Buckets with the same limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
     /// The rate of each bucket.
     pub rate: Rate,
     /// The capacity of each bucket, in the unit of the rate.
     pub capacity: Content,
     /// How far ahead of now the latest departure time can be.
     pub bound: Duration,
-    /// The most that one packet can take on the wire, in bytes: what
-    /// [`Link::largest_gso_packet`] says, or more for forwarded traffic.
-    pub largest_packet: u64,
     /// How much may leave early after a pause, in bytes.
     pub burst: u64,
-    /// One bucket for each flow, instead of one for the interface.
-    pub per_flow: bool,
-    /// What the interface's `gso_max_segs` is to be, if it is to be changed.
-    pub gso_max_segs: Option<u32>,
+    /// How many buckets there are.
+    pub keys: Keys,
+}
+
+/// How many buckets a group has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// One.
+    One,
+    /// One for each key, and nobody knows how many.
+    Many,
+}
+
+/// The limit of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Bytes per second.
+    pub rate: u64,
+    /// What may wait for the link, over all keys, in bytes.
+    pub capacity: u64,
 }
 
 /// Which hold.
@@ -135,8 +183,6 @@ pub struct HoldStats {
     pub backlog_bytes: u64,
     /// Packets that left.
     pub sent_packets: u64,
-    /// Their bytes.
-    pub sent_bytes: u64,
     /// Packets dropped that the program had accepted.
     pub dropped_packets: u64,
     /// `dropped_packets` by reason.
@@ -156,18 +202,23 @@ pub trait Hold: Send + Sync {
     /// [`Error::Refused`] if it cannot keep what is asked, naming the limit.
     fn plan(&self, ask: &Ask) -> Result<Plan, Error>;
 
-    /// The operations that change a hold made for another `Ask` in place, keeping what waits.
-    /// Key and interface must be the same.
+    /// The operations that change a hold made for the ask `was` in place, keeping what waits. The
+    /// interface must be the same.
     ///
     /// # Errors
-    /// As [`Hold::plan`].
-    fn change(&self, ask: &Ask) -> Result<Plan, Error>;
+    /// As [`Hold::plan`], and [`Error::Refused`] for what cannot be changed in place: whether the
+    /// link has a limit, and with htb the groups there are (more can come behind them).
+    fn change(&self, was: &Ask, ask: &Ask) -> Result<Plan, Error>;
 
     /// Compares what the kernel runs with what was asked.
     ///
     /// # Errors
     /// [`Error::NotEnforced`] with the first difference.
     fn verify(&self, ask: &Ask, qdiscs: &[Qdisc], classes: &[Class]) -> Result<(), Error>;
+
+    /// What this kernel does not do of what was asked although [`Hold::verify`] is content, for
+    /// the install report.
+    fn left_out(&self, ask: &Ask, qdiscs: &[Qdisc], classes: &[Class]) -> Option<String>;
 
     /// Reads its counters out of a dump.
     fn stats(&self, qdiscs: &[Qdisc], classes: &[Class]) -> HoldStats;
@@ -184,4 +235,19 @@ pub fn ours(qdisc: &Qdisc) -> bool {
 /// The root among the qdiscs of an interface.
 fn root(qdiscs: &[Qdisc]) -> Option<&Qdisc> {
     qdiscs.iter().find(|q| q.parent == ROOT)
+}
+
+/// The root, which must be ours and of this kind.
+fn expect_root<'a>(ask: &Ask, qdiscs: &'a [Qdisc], kind: &str) -> Result<&'a Qdisc, Error> {
+    let differs = |difference: String| Err(Error::not_enforced(&ask.link.name, difference));
+    match root(qdiscs) {
+        Some(root) if root.handle == HANDLE && root.kind == kind => Ok(root),
+        Some(root) => differs(format!(
+            "the root qdisc is {} {} instead of {kind} {}",
+            root.kind,
+            id_text(root.handle),
+            id_text(HANDLE)
+        )),
+        None => differs("there is no root qdisc".to_owned()),
+    }
 }

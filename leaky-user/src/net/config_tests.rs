@@ -1,8 +1,25 @@
 //! Options to the kernel's form and back.
 
-use super::config::decode_htb;
-use super::{FqConfig, HtbClassConfig, QdiscConfig, TICK_NS, TbfConfig, ticks};
+use super::config::compare_htb;
+use super::{FqConfig, HtbClassConfig, PerPacket, QdiscConfig, TICK_NS, TbfConfig, ticks};
 use proptest::prelude::*;
+
+const NOTHING: PerPacket = PerPacket {
+    overhead: 0,
+    mpu: 0,
+};
+
+/// A class with one rate.
+fn class(rate: u64, burst: u64) -> HtbClassConfig {
+    HtbClassConfig {
+        rate,
+        burst,
+        ceil: rate,
+        ceil_burst: burst,
+        quantum: 1_522,
+        per_packet: NOTHING,
+    }
+}
 
 fn tbf_options(config: TbfConfig) -> Vec<u8> {
     QdiscConfig::Tbf(config).encode().expect("tbf has options")
@@ -11,7 +28,8 @@ fn tbf_options(config: TbfConfig) -> Vec<u8> {
 /// What the kernel dumps for these options: the burst only as ticks, the rest of one cut off.
 fn tbf_dump(config: TbfConfig) -> Vec<u8> {
     let mut options = tbf_options(config);
-    let ns = u128::from(config.burst) * 1_000_000_000 / u128::from(config.rate);
+    let charge = config.per_packet.charge(u64::from(config.burst));
+    let ns = u128::from(charge) * 1_000_000_000 / u128::from(config.rate);
     let buffer = u32::try_from(ns / u128::from(TICK_NS)).expect("32 bits");
     // Attribute header (4), then tc_tbf_qopt with the buffer at 28.
     options[32..36].copy_from_slice(&buffer.to_ne_bytes());
@@ -42,74 +60,119 @@ fn rates_beyond_32_bits_are_read_back() {
         u64::from(u32::MAX) + 1,
         50_000_000_000,
     ] {
-        let class = HtbClassConfig {
-            rate,
-            burst: rate,
-            quantum: 1_522,
-        };
-        assert!(class.reads_back(&class.encode()), "{rate}");
+        let config = class(rate, rate);
+        assert_eq!(config.compare(&config.encode()), Ok(()), "{rate}");
         let other = HtbClassConfig {
             rate: rate + 1,
-            ..class
+            ..config
         };
-        assert!(!other.reads_back(&class.encode()), "{rate}");
+        assert!(other.compare(&config.encode()).is_err(), "{rate}");
+        let below = HtbClassConfig {
+            rate: 1,
+            burst: 0,
+            ..config
+        };
+        assert_eq!(below.compare(&below.encode()), Ok(()), "{rate}");
+        assert!(below.compare(&config.encode()).is_err(), "{rate}");
     }
 }
 
 #[test]
-fn a_difference_is_seen() {
-    let class = HtbClassConfig {
-        rate: 1_250_000,
-        burst: 5_000,
-        quantum: 1_522,
+fn l39_a_difference_is_seen_and_named() {
+    let config = class(1_250_000, 5_000);
+    let options = config.encode();
+    let field = |other: HtbClassConfig| {
+        let difference = other.compare(&options).expect_err("a difference");
+        difference.field
     };
-    let options = class.encode();
-    assert!(
-        !HtbClassConfig {
-            quantum: 1_523,
-            ..class
-        }
-        .reads_back(&options)
-    );
-    assert!(
-        !HtbClassConfig {
-            burst: 5_001,
-            ..class
-        }
-        .reads_back(&options)
-    );
-    assert!(!class.reads_back(&[]));
-    assert!(!class.reads_back(&options[..20]));
+    let per_packet = |overhead, mpu| PerPacket { overhead, mpu };
+    for (other, named) in [
+        (HtbClassConfig { rate: 1, ..config }, "rate in B/s"),
+        (HtbClassConfig { ceil: 1, ..config }, "ceil in B/s"),
+        (
+            HtbClassConfig {
+                burst: 5_001,
+                ..config
+            },
+            "burst",
+        ),
+        (
+            HtbClassConfig {
+                ceil_burst: 5_001,
+                ..config
+            },
+            "cburst",
+        ),
+        (
+            HtbClassConfig {
+                quantum: 1_523,
+                ..config
+            },
+            "quantum",
+        ),
+        (
+            HtbClassConfig {
+                per_packet: per_packet(4, 0),
+                ..config
+            },
+            "overhead",
+        ),
+    ] {
+        assert_eq!(field(other), named);
+    }
+    // An mpu that reads back as 0 is one that the kernel does not know.
+    let with_mpu = HtbClassConfig {
+        per_packet: per_packet(0, 64),
+        ..config
+    };
+    assert_eq!(with_mpu.compare(&options), Ok(()));
+    assert!(with_mpu.lacks_mpu(&options) && !with_mpu.lacks_mpu(&with_mpu.encode()));
+    assert!(config.compare(&with_mpu.encode()).is_err());
+    assert!(config.compare(&[]).is_err());
+    assert!(config.compare(&options[..20]).is_err());
     let leaf = TbfConfig {
         rate: 12_500_000_000,
         burst: 3_100,
         limit: 1_000_000,
+        per_packet: NOTHING,
     };
     let options = tbf_options(leaf);
-    assert!(leaf.reads_back(&options));
-    assert!(
-        !TbfConfig {
-            limit: 1_000_001,
-            ..leaf
-        }
-        .reads_back(&options)
-    );
-    assert!(
-        !TbfConfig {
-            rate: 12_500_000_001,
-            ..leaf
-        }
-        .reads_back(&options)
-    );
-    assert!(
-        !TbfConfig {
-            burst: 9_000,
-            ..leaf
-        }
-        .reads_back(&options)
-    );
+    assert_eq!(leaf.compare(&options), Ok(()));
+    for (other, named) in [
+        (
+            TbfConfig {
+                rate: 12_500_000_001,
+                ..leaf
+            },
+            "rate in B/s",
+        ),
+        (
+            TbfConfig {
+                burst: 9_000,
+                ..leaf
+            },
+            "burst",
+        ),
+        (
+            TbfConfig {
+                limit: 1_000_001,
+                ..leaf
+            },
+            "limit",
+        ),
+        (
+            TbfConfig {
+                per_packet: per_packet(24, 0),
+                ..leaf
+            },
+            "overhead",
+        ),
+    ] {
+        let difference = other.compare(&options).expect_err("a difference");
+        assert_eq!(difference.field, named);
+    }
     assert_eq!(FqConfig::decode(&[]), None);
-    assert_eq!(decode_htb(&[1, 2, 3]), None);
+    assert!(compare_htb(0, 0, &[1, 2, 3]).is_err());
 }
 
 #[test]
@@ -119,6 +182,7 @@ fn a_tbf_put_back_keeps_its_burst() {
         rate: 12_500_000_000,
         burst: 3_100,
         limit: 1_000_000,
+        per_packet: NOTHING,
     };
     let dump = tbf_dump(leaf);
     let QdiscConfig::Raw {
@@ -174,10 +238,12 @@ proptest! {
     #[test]
     fn a_tbf_put_back_reads_back_the_same(
         rate in 1_000..u64::from(u32::MAX) * 8, burst in 1_600..10_000_000_u32, limit: u32,
+        overhead in 0..1_000_u16, mpu in 0..1_600_u16,
     ) {
-        let ticks_of = |bytes: u32| u128::from(bytes) * 1_000_000_000 / u128::from(rate) / 64;
+        let per_packet = PerPacket { overhead, mpu };
+        let ticks_of = |bytes: u32| u128::from(per_packet.charge(u64::from(bytes))) * 1_000_000_000 / u128::from(rate) / 64;
         prop_assume!(ticks_of(burst) < u128::from(u32::MAX) / 2);
-        let dump = tbf_dump(TbfConfig { rate, burst, limit });
+        let dump = tbf_dump(TbfConfig { rate, burst, limit, per_packet });
         let options = QdiscConfig::put_back("tbf", Some(&dump)).encode().expect("options");
         let again = u32::from_ne_bytes(*options.last_chunk().expect("the burst"));
         prop_assert!(again >= burst);
@@ -197,8 +263,9 @@ proptest! {
 
     #[test]
     fn garbage_is_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let class = HtbClassConfig { rate: 1, burst: 1, quantum: 1 };
-        let _ = (class.reads_back(&bytes), FqConfig::decode(&bytes), decode_htb(&bytes));
+        let tbf = TbfConfig { rate: 1, burst: 1, limit: 1, per_packet: NOTHING };
+        let _ = (class(1, 1).compare(&bytes), tbf.compare(&bytes), compare_htb(0, 0, &bytes));
+        let _ = FqConfig::decode(&bytes);
         for kind in ["tbf", "htb", "fq_codel"] {
             let _ = QdiscConfig::put_back(kind, Some(&bytes));
         }

@@ -173,7 +173,6 @@ impl State {
                     kind: "mq".to_owned(),
                     classid: handle | queue,
                     parent: ROOT,
-                    leaf: 0,
                     options: None,
                     stats: Stats::default(),
                 });
@@ -202,7 +201,6 @@ impl State {
             kind: kind.to_owned(),
             classid,
             parent,
-            leaf: 0,
             options: Some(options),
             stats: Stats::default(),
         });
@@ -256,7 +254,9 @@ impl State {
     }
 
     fn parent_exists(&self, parent: u32) -> bool {
-        self.classes.iter().any(|c| c.classid == parent)
+        // A tbf has one class, where its queue is.
+        let of_tbf = |q: &Qdisc| q.kind == "tbf" && q.handle | 1 == parent;
+        self.classes.iter().any(|c| c.classid == parent) || self.qdiscs.iter().any(of_tbf)
     }
 
     fn free_handle(&self) -> u32 {

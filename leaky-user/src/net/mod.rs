@@ -22,8 +22,10 @@ mod undo_tests;
 mod watch;
 mod wire;
 
-pub(crate) use config::decode_htb;
-pub use config::{FqConfig, HtbClassConfig, QdiscConfig, TICK_NS, TbfConfig, ticks};
+pub(crate) use config::compare_htb;
+pub use config::{
+    Difference, FqConfig, HtbClassConfig, PerPacket, QdiscConfig, TICK_NS, TbfConfig, ticks,
+};
 pub use error::{ApplyError, Error};
 pub use leaky_core::wire::Layer;
 pub use op::{ClassConfig, Op};
@@ -94,8 +96,6 @@ impl Link {
 /// The counters every qdisc and class has. They start at 0 when it is made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Bytes that left, as `qdisc_pkt_len`: headers counted for each GSO segment.
-    pub sent_bytes: u64,
     /// Packets that left; a GSO packet counts as its segments.
     pub sent_packets: u64,
     /// Packets dropped; a GSO packet counts once. The kernel's counter has 32 bits.
@@ -104,8 +104,6 @@ pub struct Stats {
     pub backlog_bytes: u32,
     /// Packets waiting; a GSO packet counts once.
     pub backlog_packets: u32,
-    /// Times the qdisc had something to send but was not allowed to.
-    pub overlimits: u32,
 }
 
 /// Counters only fq has.
@@ -115,8 +113,6 @@ pub struct FqStats {
     pub flow_limit_drops: u64,
     /// Packets dropped because their departure time was beyond the horizon.
     pub horizon_drops: u64,
-    /// Packets that had to wait for their departure time.
-    pub throttled: u64,
 }
 
 /// A qdisc as dumped by the kernel.
@@ -145,8 +141,6 @@ pub struct Class {
     pub classid: u32,
     /// The class or qdisc it is in.
     pub parent: u32,
-    /// The handle of its leaf qdisc, 0 if it has none with a handle.
-    pub leaf: u32,
     /// The raw options, if it has any.
     pub options: Option<Vec<u8>>,
     /// Its counters. `dropped` counts what the leaf refused, a GSO packet once.

@@ -113,7 +113,6 @@ pub(super) fn class(body: &[u8]) -> Option<Class> {
         kind: text(find(attributes, tca::KIND)?),
         classid: u32_at(body, 8)?,
         parent: u32_at(body, 12)?,
-        leaf: u32_at(body, 16)?,
         options: find(attributes, tca::OPTIONS).map(<[u8]>::to_vec),
         stats: counters(find(attributes, tca::STATS2).unwrap_or_default()),
     })
@@ -127,19 +126,16 @@ fn counters(stats: &[u8]) -> Stats {
         .and_then(|v| u64_at(v, 0))
         .or_else(|| u32_at(basic, 8).map(u64::from));
     Stats {
-        sent_bytes: u64_at(basic, 0).unwrap_or_default(),
         sent_packets: packets.unwrap_or_default(),
         backlog_packets: u32_at(queue, 0).unwrap_or_default(),
         backlog_bytes: u32_at(queue, 4).unwrap_or_default(),
         dropped: u32_at(queue, 8).unwrap_or_default(),
-        overlimits: u32_at(queue, 16).unwrap_or_default(),
     }
 }
 
 /// `struct tc_fq_qd_stats`, which only ever grew at its end.
 fn fq_stats(app: &[u8]) -> Option<FqStats> {
     Some(FqStats {
-        throttled: u64_at(app, 24)?,
         flow_limit_drops: u64_at(app, 32)?,
         horizon_drops: u64_at(app, 88)?,
     })

@@ -1,7 +1,9 @@
 //! Lists of operations that fail somewhere, on the kernel in memory.
 
 use super::fake::Fake;
-use super::{ClassConfig, HtbClassConfig, Layer, Link, Net, Op, QdiscConfig, ROOT, TbfConfig};
+use super::{
+    ClassConfig, HtbClassConfig, Layer, Link, Net, Op, PerPacket, QdiscConfig, ROOT, TbfConfig,
+};
 use proptest::prelude::*;
 
 const MAJOR: u32 = 0x1eaf_0000;
@@ -47,7 +49,10 @@ fn set_class(classid: u32, rate: u64) -> Op {
     let config = ClassConfig::Htb(HtbClassConfig {
         rate,
         burst: 5_000,
+        ceil: rate,
+        ceil_burst: 5_000,
         quantum: 1_522,
+        per_packet: PerPacket::default(),
     });
     Op::SetClass {
         classid,
@@ -61,6 +66,7 @@ fn set_leaf(parent: u32, limit: u32) -> Op {
         rate: 12_500_000_000,
         burst: 3_100,
         limit,
+        per_packet: PerPacket::default(),
     });
     Op::SetQdisc {
         parent,

@@ -1,6 +1,6 @@
 //! Lists of operations and their undo.
 
-use crate::lab::{Lab, Outcome, check};
+use crate::lab::{Lab, Outcome, check, many};
 use leaky_user::hold::{self, HANDLE, Hold, HtbHold};
 use leaky_user::net::{ClassConfig, Layer, Net, Op, QdiscConfig, ROOT};
 
@@ -26,7 +26,7 @@ pub(crate) fn failure_leaves_no_trace(lab: &Lab) -> Outcome {
     let link = lab.link();
     let before = lab.state(&link);
     let mut ask = lab.ask(link.clone());
-    ask.per_flow = true;
+    ask.groups = vec![many()];
     let mut ops = vec![Op::SetGsoMaxSegs(3)];
     ops.extend(HtbHold.plan(&ask)?.ops);
     for at in [0, 1, 2, 3, 500, 1_027, ops.len()] {
@@ -56,8 +56,8 @@ pub(crate) fn undoes_changes_in_place(lab: &Lab) -> Outcome {
     lab.wait(lab.net().apply(link.index, &HtbHold.plan(&ask)?.ops))?;
     let before = lab.state(&link);
     let mut faster = ask.clone();
-    faster.rate = leaky_user::units::Rate::BytesPerSecond(12_500_000);
-    let mut ops = HtbHold.change(&faster)?.ops;
+    faster.groups[0].rate = leaky_user::units::Rate::BytesPerSecond(12_500_000);
+    let mut ops = HtbHold.change(&ask, &faster)?.ops;
     ops.push(impossible());
     let error = lab
         .wait(lab.net().apply(link.index, &ops))
@@ -75,7 +75,7 @@ pub(crate) fn undoes_changes_in_place(lab: &Lab) -> Outcome {
 pub(crate) fn puts_a_whole_tree_back(lab: &Lab) -> Outcome {
     let link = lab.link();
     let mut ask = lab.ask(link.clone());
-    ask.per_flow = true;
+    ask.groups = vec![many()];
     lab.wait(lab.net().apply(link.index, &HtbHold.plan(&ask)?.ops))?;
     let before = lab.state(&link);
     let ops = [

@@ -1,17 +1,20 @@
 //! The htb hold on the running kernel.
 
-use crate::lab::{Lab, Outcome, check};
+use crate::lab::{Lab, Outcome, check, many};
 use crate::traffic;
-use leaky_user::hold::{Content, HoldKind, HoldMode, HtbHold, SLOTS};
+use leaky_user::hold::{Content, FLOW_SLOTS, HoldKind, HoldMode, HtbHold};
 use leaky_user::net::{Net, ROOT};
 use leaky_user::units::Rate;
 use std::time::{Duration, Instant};
+
+/// Those of a group with a bucket for each key.
+const SLOTS: usize = FLOW_SLOTS as usize + 1;
 
 pub(crate) fn slots_come_and_go(lab: &Lab) -> Outcome {
     let link = lab.link();
     let before = lab.state(&link);
     let mut ask = lab.ask(link.clone());
-    ask.per_flow = true;
+    ask.groups = vec![many()];
     let start = Instant::now();
     let mut installed = lab.install(ask.clone(), HoldMode::Htb)?;
     println!(
@@ -28,7 +31,7 @@ pub(crate) fn slots_come_and_go(lab: &Lab) -> Outcome {
     );
     check!(root.contains("direct_qlen 1000"), "{root}");
     let leaves = shown.lines().filter(|l| l.contains("qdisc tbf")).count();
-    check!(leaves == SLOTS as usize, "{leaves} leaves");
+    check!(leaves == SLOTS, "{leaves} leaves");
     // 250,000 + 5,000 of burst + 64 KiB.
     let leaf = shown
         .lines()
@@ -65,7 +68,7 @@ pub(crate) fn slots_come_and_go(lab: &Lab) -> Outcome {
     );
     let classes = lab.tc("-d class show dev v0")?;
     check!(
-        classes.matches("quantum 9022").count() == SLOTS as usize,
+        classes.matches("quantum 9022").count() == SLOTS,
         "{classes}"
     );
 
@@ -92,8 +95,8 @@ pub(crate) fn reads_back_extremes(lab: &Lab) -> Outcome {
     ];
     for (rate, capacity) in asks {
         let mut ask = lab.ask(link.clone());
-        ask.rate = Rate::BytesPerSecond(rate);
-        ask.capacity = Content::Bytes(capacity);
+        ask.groups[0].rate = Rate::BytesPerSecond(rate);
+        ask.groups[0].capacity = Content::Bytes(capacity);
         let installed = lab
             .install(ask, HoldMode::Htb)
             .map_err(|e| format!("{rate}: {e}"))?;
@@ -126,7 +129,7 @@ pub(crate) fn change_keeps_what_waits(lab: &Lab) -> Outcome {
     let link = lab.link();
     let mut ask = lab.ask(link.clone());
     // 1,042 B every 0.83 s: of 60 about 57 wait, whatever the machine is busy with.
-    ask.rate = Rate::BytesPerSecond(1_250);
+    ask.groups[0].rate = Rate::BytesPerSecond(1_250);
     let mut installed = lab.install(ask.clone(), HoldMode::Htb)?;
     traffic::send("10.9.0.255:9", 60, 1_000, Some(0))?;
     let waiting = lab.wait(installed.stats(lab.net()))?;
@@ -137,7 +140,7 @@ pub(crate) fn change_keeps_what_waits(lab: &Lab) -> Outcome {
 
     lab.ip("link set v0 mtu 9000")?;
     ask.link = lab.link();
-    ask.capacity = Content::Bytes(500_000);
+    ask.groups[0].capacity = Content::Bytes(500_000);
     lab.wait(installed.adapt(lab.net(), ask.clone()))?;
     let still = lab.wait(installed.stats(lab.net()))?;
     println!(
@@ -155,7 +158,7 @@ pub(crate) fn change_keeps_what_waits(lab: &Lab) -> Outcome {
         "{waiting:?}, then {still:?}"
     );
     // And a faster rate lets them go.
-    ask.rate = Rate::BytesPerSecond(12_500_000);
+    ask.groups[0].rate = Rate::BytesPerSecond(12_500_000);
     lab.wait(installed.adapt(lab.net(), ask))?;
     std::thread::sleep(Duration::from_millis(1_000));
     let end = lab.wait(installed.stats(lab.net()))?;
@@ -171,8 +174,8 @@ pub(crate) fn drops_add_up(lab: &Lab) -> Outcome {
     lab.ip("address add 10.9.0.1/24 broadcast 10.9.0.255 dev v0")?;
     let link = lab.link();
     let mut ask = lab.ask(link.clone());
-    ask.rate = Rate::BytesPerSecond(1_250);
-    ask.capacity = Content::Bytes(10_000);
+    ask.groups[0].rate = Rate::BytesPerSecond(1_250);
+    ask.groups[0].capacity = Content::Bytes(10_000);
     ask.largest_packet = 1_522;
     let installed = lab.install(ask, HoldMode::Htb)?;
     // 10,000 + 3,044 of burst + 64 KiB hold 75 frames of 1,042 B.
@@ -210,9 +213,9 @@ pub(crate) fn lo_passes_its_largest_packets(lab: &Lab) -> Outcome {
     let link = lab.link_named("lo");
     let before = lab.state(&link);
     let mut ask = lab.ask(link.clone());
-    ask.rate = Rate::BytesPerSecond(1_250_000_000);
-    ask.capacity = Content::Bytes(50_000_000);
-    let slot = HtbHold::limits(&ask)?;
+    ask.groups[0].rate = Rate::BytesPerSecond(1_250_000_000);
+    ask.groups[0].capacity = Content::Bytes(50_000_000);
+    let slot = HtbHold::limits(&ask, &ask.groups[0])?;
     check!(slot.1.burst >= 65_550, "{slot:?}");
     let mut installed = lab.install(ask.clone(), HoldMode::Htb)?;
     traffic::send("127.255.255.255:9", 200, 65_000, Some(0))?;
@@ -223,7 +226,7 @@ pub(crate) fn lo_passes_its_largest_packets(lab: &Lab) -> Outcome {
         "{stats:?}"
     );
     // 10 Mbit/s: 52 ms each, never zero.
-    ask.rate = Rate::BytesPerSecond(1_250_000);
+    ask.groups[0].rate = Rate::BytesPerSecond(1_250_000);
     lab.wait(installed.adapt(lab.net(), ask))?;
     traffic::send("127.255.255.255:9", 20, 65_000, Some(0))?;
     std::thread::sleep(Duration::from_millis(1_300));

@@ -1,6 +1,6 @@
 //! A network namespace with a veth pair, for one test.
 
-use leaky_user::hold::{self, Ask, Content, HoldMode, Setup};
+use leaky_user::hold::{self, Ask, Content, Group, HoldMode, Keys, Setup};
 use leaky_user::net::kernel::Kernel;
 use leaky_user::net::{Class, Link, Net, Qdisc, Stats};
 use leaky_user::units::{Duration, Rate};
@@ -100,7 +100,6 @@ impl Lab {
         }
         for class in &mut classes {
             class.stats = Stats::default();
-            class.leaf = 0;
         }
         qdiscs.sort_by_key(|q| q.parent);
         classes.sort_by_key(|c| c.classid);
@@ -126,12 +125,11 @@ impl Lab {
     /// 10 Mbit/s with 250 kB, one bucket.
     pub(crate) fn ask(&self, link: Link) -> Ask {
         Ask {
-            rate: Rate::BytesPerSecond(1_250_000),
-            capacity: Content::Bytes(250_000),
-            bound: Duration::from_nanos(300_000_000),
+            groups: vec![group()],
+            line: None,
+            overhead: 0,
+            mpu: 0,
             largest_packet: link.largest_gso_packet(),
-            burst: 0,
-            per_flow: false,
             gso_max_segs: None,
             link,
         }
@@ -158,6 +156,25 @@ impl Lab {
 impl Drop for Lab {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// 10 Mbit/s with 250 kB.
+pub(crate) fn group() -> Group {
+    Group {
+        rate: Rate::BytesPerSecond(1_250_000),
+        capacity: Content::Bytes(250_000),
+        bound: Duration::from_nanos(300_000_000),
+        burst: 0,
+        keys: Keys::One,
+    }
+}
+
+/// The same for each of many keys.
+pub(crate) fn many() -> Group {
+    Group {
+        keys: Keys::Many,
+        ..group()
     }
 }
 

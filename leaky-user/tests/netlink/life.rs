@@ -1,8 +1,8 @@
 //! Installing, crashing, clearing, and others who get in the way.
 
-use crate::lab::{Lab, Outcome, check};
+use crate::lab::{Lab, Outcome, check, many};
 use crate::traffic;
-use leaky_user::hold::{self, Cleared, Content, HoldMode, LARGEST_WAIT, Previous};
+use leaky_user::hold::{self, Cleared, Content, HoldMode, LARGEST_WAIT, Previous, Record};
 use leaky_user::net::Net;
 use leaky_user::units::Rate;
 
@@ -54,8 +54,8 @@ pub(crate) fn fq_comes_and_goes(lab: &Lab) -> Outcome {
     // (250,000 + 5,000) B / 34 + 1,000.
     check!(shown.contains("limit 8500p flow_limit 8500p"), "{shown}");
 
-    ask.capacity = Content::Bytes(500_000);
-    ask.per_flow = true;
+    ask.groups[0].capacity = Content::Bytes(500_000);
+    ask.groups = vec![many()];
     lab.wait(installed.adapt(lab.net(), ask))?;
     let shown = lab.tc("-d qdisc show dev w0")?;
     check!(
@@ -89,7 +89,7 @@ pub(crate) fn fq_on_many_queues(lab: &Lab) -> Outcome {
     println!("{shown}");
     check!(shown.starts_with("qdisc mq 1eaf: root"), "{shown}");
     check!(shown.matches("qdisc fq ").count() == 8, "{shown}");
-    ask.capacity = Content::Bytes(500_000);
+    ask.groups[0].capacity = Content::Bytes(500_000);
     lab.wait(installed.adapt(lab.net(), ask))?;
     lab.wait(installed.remove(lab.net()))?;
     check!(
@@ -103,7 +103,7 @@ pub(crate) fn fq_on_many_queues(lab: &Lab) -> Outcome {
 pub(crate) fn fq_longest_wait(lab: &Lab) -> Outcome {
     let link = lab.link();
     let mut ask = lab.ask(link);
-    ask.bound = LARGEST_WAIT;
+    ask.groups[0].bound = LARGEST_WAIT;
     let installed = lab.install(ask, HoldMode::Fq)?;
     println!("{}", lab.tc("-d qdisc show dev v0")?);
     lab.wait(installed.remove(lab.net()))?;
@@ -116,8 +116,8 @@ pub(crate) fn fq_drops_by_reason(lab: &Lab) -> Outcome {
     lab.ip("link set w1 up")?;
     lab.ip("address add 10.9.0.1/24 broadcast 10.9.0.255 dev w0")?;
     let mut ask = lab.ask(lab.link_named("w0"));
-    ask.rate = Rate::PacketsPerSecond(2);
-    ask.capacity = Content::Packets(5);
+    ask.groups[0].rate = Rate::PacketsPerSecond(2);
+    ask.groups[0].capacity = Content::Packets(5);
     let installed = lab.install(ask, HoldMode::Fq)?;
     // 20 s are beyond the horizon of 10 s; 5 + 1 + 1,000 of 1,100 wait for their time.
     traffic::send_later("10.9.0.255:9", 7, 100, 20_000_000_000)?;
@@ -156,10 +156,10 @@ pub(crate) fn clear_after_a_crash(lab: &Lab) -> Outcome {
     ask.link = lab.link();
     check!(ask.link.gso_max_segs == 2, "{:?}", ask.link);
     let second = lab.wait(hold::install(lab.net(), ask, setup.clone()))?;
+    let record = Record::read(&setup.record)?.ok_or("no record")?;
     check!(
-        matches!(second.previous(), Previous::Foreign { .. }),
-        "{:?}",
-        second.previous()
+        matches!(record.previous, Previous::Foreign { .. }),
+        "{record:?}"
     );
     drop(second);
 

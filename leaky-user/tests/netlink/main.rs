@@ -7,6 +7,7 @@ mod apply;
 mod htb;
 mod lab;
 mod life;
+mod line;
 mod roots;
 mod traffic;
 mod watch;
@@ -63,6 +64,33 @@ fn main() -> ExitCode {
             "htb_lo_passes_its_largest_packets",
             why_not,
             htb::lo_passes_its_largest_packets,
+        ),
+        trial(
+            "htb_has_a_class_for_the_link",
+            why_not,
+            line::htb_has_a_class_for_the_link,
+        ),
+        trial("htb_shares_the_link", why_not, line::htb_shares_the_link),
+        trial(
+            "htb_below_the_link_each_keeps_its_rate",
+            why_not,
+            line::htb_below_the_link_each_keeps_its_rate,
+        ),
+        trial(
+            "htb_grows_behind_while_packets_wait",
+            why_not,
+            line::htb_grows_behind_while_packets_wait,
+        ),
+        trial(
+            "htb_has_slots_for_4000_clients",
+            why_not,
+            line::htb_has_slots_for_4000_clients,
+        ),
+        trial("fq_goes_below_a_tbf", fq, line::fq_goes_below_a_tbf),
+        trial(
+            "fq_and_tbf_drops_count_once",
+            fq,
+            line::fq_and_tbf_drops_count_once,
         ),
         trial("fq_comes_and_goes", fq, life::fq_comes_and_goes),
         trial("fq_on_many_queues", fq, life::fq_on_many_queues),

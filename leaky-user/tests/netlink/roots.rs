@@ -9,7 +9,10 @@ pub(crate) const KINDS: [(&str, &str); 9] = [
     ("bfifo", "limit 54321"),
     ("pfifo_fast", ""),
     ("noqueue", ""),
-    ("tbf", "rate 8gbit burst 100kb limit 300000"),
+    (
+        "tbf",
+        "rate 8gbit burst 100kb limit 300000 overhead 30 mpu 64",
+    ),
     ("sfq", "limit 100 depth 90 perturb 10 divisor 512"),
     (
         "fq_codel",

@@ -1,7 +1,7 @@
 use crate::hold::{Error, HoldKind, HoldMode, choose};
 
 fn chosen(mode: HoldMode, fq: bool, htb: bool, tbf: bool) -> Option<HoldKind> {
-    choose(mode, fq, htb, tbf)
+    choose(mode, false, fq, htb, tbf)
         .ok()
         .map(|choice| choice.hold.kind())
 }
@@ -27,10 +27,11 @@ fn every_combination() {
 
 #[test]
 fn the_reason_and_the_way_out_are_named() {
-    let reason = |mode, fq, htb| choose(mode, fq, htb, true).expect("a hold").reason;
+    let reason = |mode, fq, htb| choose(mode, false, fq, htb, true).expect("a hold").reason;
     assert_eq!(reason(HoldMode::Fq, true, true), "asked for");
     assert!(reason(HoldMode::Auto, false, true).contains("sch_fq"));
-    let missing = |mode, htb, tbf| match choose(mode, false, htb, tbf).expect_err("no hold") {
+    let missing = |mode, htb, tbf| match choose(mode, false, false, htb, tbf).expect_err("no hold")
+    {
         error @ Error::Missing { .. } => error.to_string(),
         other => panic!("{other}"),
     };
@@ -40,6 +41,19 @@ fn the_reason_and_the_way_out_are_named() {
     assert!(missing(HoldMode::Fq, true, true).contains("modprobe sch_fq"));
     assert!(missing(HoldMode::Htb, false, false).contains("modprobe sch_htb"));
     assert!(missing(HoldMode::Htb, true, false).contains("modprobe sch_tbf"));
+}
+
+#[test]
+fn a_limited_link_needs_tbf() {
+    for mode in [HoldMode::Auto, HoldMode::Fq] {
+        let kind = |tbf| choose(mode, true, true, true, tbf).map(|c| c.hold.kind());
+        assert_eq!(kind(true).ok(), Some(HoldKind::Fq));
+        let error = kind(false).expect_err("no tbf").to_string();
+        assert!(
+            error.contains("limit of the link") && error.contains("modprobe sch_tbf"),
+            "{error}"
+        );
+    }
 }
 
 #[test]

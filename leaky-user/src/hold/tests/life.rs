@@ -1,6 +1,6 @@
 //! Installing and removing on the kernel in memory.
 
-use super::{ask, link};
+use super::{ask, group, line, link, many};
 use crate::hold::{
     Cleared, Content, Error, HoldKind, HoldMode, Previous, Record, Setup, clear, install, previous,
 };
@@ -82,7 +82,7 @@ fn each_hold_comes_and_goes() {
         let before = net.snapshot();
         let mut asked = ask();
         asked.link.tx_queues = tx_queues;
-        asked.per_flow = true;
+        asked.groups = vec![many()];
         asked.gso_max_segs = Some(2);
         let installed =
             wait(install(&net, asked, folder.setup(HoldMode::Auto))).expect("installed");
@@ -214,10 +214,10 @@ fn adapting_changes_in_place_or_not_at_all() {
         gso_max_segs: 2,
         ..link()
     };
-    jumbo.capacity = Content::Bytes(1 << 33);
+    jumbo.groups[0].capacity = Content::Bytes(1 << 33);
     let error = wait(installed.adapt(&net, jumbo.clone())).expect_err("too much");
     assert!(matches!(error, Error::Refused { .. }), "{error}");
-    jumbo.capacity = Content::Bytes(500_000);
+    jumbo.groups[0].capacity = Content::Bytes(500_000);
     net.fail_at(1, libc::ENOBUFS);
     let error = wait(installed.adapt(&net, jumbo.clone())).expect_err("told to fail");
     assert!(matches!(error, Error::Apply(_)), "{error}");
@@ -271,4 +271,53 @@ fn no_place_for_the_record_is_an_error_before_anything_changes() {
         "{error}"
     );
     assert_eq!(net.snapshot(), before);
+}
+
+#[test]
+fn with_a_limited_link_too() {
+    for (kinds, expected) in [(&ALL[..], HoldKind::Fq), (&ALL[2..], HoldKind::Htb)] {
+        let folder = Folder::new();
+        let net = Fake::new(
+            Link {
+                tx_queues: 8,
+                ..link()
+            },
+            kinds,
+        );
+        let before = with_pfifo(&net);
+        let mut setup = folder.setup(HoldMode::Auto);
+        setup.replace_root = true;
+        let mut asked = ask();
+        asked.link.tx_queues = 8;
+        asked.line = Some(line());
+        for at in 0..3 {
+            net.fail_at(at, libc::ENOMEM);
+            let error = wait(install(&net, asked.clone(), setup.clone())).err();
+            assert!(error.is_some() || at == 2, "at {at}");
+            if error.is_none() {
+                break;
+            }
+            assert_eq!(net.snapshot(), before, "at {at}");
+        }
+        net.fail_at(usize::MAX / 2, 0);
+        wait(clear(&net, &link(), &setup.record)).expect("cleared");
+        assert_eq!(net.snapshot(), before);
+
+        let mut installed = wait(install(&net, asked.clone(), setup)).expect("installed");
+        assert_eq!(installed.kind(), expected);
+        let during = net.snapshot();
+        // One more group, and one that cannot be done: all or nothing.
+        asked.groups.push(group());
+        net.fail_at(1, libc::ENOBUFS);
+        let error = wait(installed.adapt(&net, asked.clone())).expect_err("told to fail");
+        assert!(matches!(error, Error::Apply(_)), "{error}");
+        assert_eq!(net.snapshot(), during);
+        wait(installed.adapt(&net, asked.clone())).expect("adapted");
+        asked.line = None;
+        let error = wait(installed.adapt(&net, asked)).expect_err("not under way");
+        assert!(error.to_string().contains("start leaky again"), "{error}");
+        wait(installed.verify(&net)).expect("as before");
+        wait(installed.remove(&net)).expect("removed");
+        assert_eq!(net.snapshot(), before);
+    }
 }

@@ -4,9 +4,10 @@ mod choose;
 mod fq;
 mod htb;
 mod life;
+mod line;
 mod smooth;
 
-use super::{Ask, Content};
+use super::{Ask, Content, Group, Keys, Line};
 use crate::net::{Layer, Link};
 use crate::units::{Duration, Rate};
 
@@ -24,16 +25,42 @@ fn link() -> Link {
     }
 }
 
-/// 10 Mbit/s with 250 kB in one bucket.
-fn ask() -> Ask {
-    let link = link();
-    Ask {
+/// 10 Mbit/s with 250 kB.
+fn group() -> Group {
+    Group {
         rate: Rate::BytesPerSecond(1_250_000),
         capacity: Content::Bytes(250_000),
         bound: Duration::from_nanos(267_000_000),
-        largest_packet: link.largest_gso_packet(),
         burst: 0,
-        per_flow: false,
+        keys: Keys::One,
+    }
+}
+
+/// The same for each of many keys.
+fn many() -> Group {
+    Group {
+        keys: Keys::Many,
+        ..group()
+    }
+}
+
+/// 20 Mbit/s with 400 ms.
+fn line() -> Line {
+    Line {
+        rate: 2_500_000,
+        capacity: 1_000_000,
+    }
+}
+
+/// One such bucket.
+fn ask() -> Ask {
+    let link = link();
+    Ask {
+        groups: vec![group()],
+        line: None,
+        overhead: 0,
+        mpu: 0,
+        largest_packet: link.largest_gso_packet(),
         gso_max_segs: None,
         link,
     }
