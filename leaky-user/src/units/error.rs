@@ -152,7 +152,7 @@ impl UnitError {
 }
 
 /// The beginning of a foreign text, without anything that could break a line or a terminal.
-pub(super) fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     let mut chars = text.chars();
     let mut shown: String = chars
         .by_ref()

@@ -30,6 +30,7 @@ mod rate;
 mod size;
 mod time;
 
+pub(crate) use error::excerpt;
 pub use error::{Problem, Quantity, UnitError};
 pub use rate::Rate;
 pub use size::Capacity;
