@@ -1,12 +1,13 @@
 //! From what was asked to the limits in force: defaults, and what has to be raised or refused.
 //! Pure: the same question about the same interface always has the same answer.
 
+use crate::config::Asked;
 use crate::hold::Content;
 use crate::net::Link;
 use crate::units::{Capacity, Duration, Rate};
-use leaky_core::abi::{Key, Policy};
 use leaky_core::bucket::Limits;
 use leaky_core::rate::{self, Unit, amount_in, span_of};
+use leaky_core::size::Framing;
 use leaky_core::time::Span;
 use leaky_core::wire::Layer;
 
@@ -15,11 +16,11 @@ pub const DEFAULT_MAX_WAIT: Duration = Duration::from_nanos(200_000_000);
 
 /// The most that a bucket holds when nothing is said about it, in bytes (or packets): 200 ms of
 /// 40 Gbit/s. At higher rates the wait is then shorter.
-const DEFAULT_MOST: u64 = 1 << 30;
+pub const DEFAULT_MOST: u64 = 1 << 30;
 
 /// The longest that a bucket may take to drain, the longest max wait and the largest burst. The clock of the buckets is
 /// modulo 78 h: this leaves room for wait, burst and margins beside it.
-const LONGEST: Duration = Duration::from_nanos(12 * 3_600 * 1_000_000_000);
+pub const LONGEST: Duration = Duration::from_nanos(12 * 3_600 * 1_000_000_000);
 
 /// How many of the largest packets a bucket holds at least: two that TCP always keeps under way (the
 /// smallest slow start threshold of RFC 5681), and one in the act of being handed down. TCP over
@@ -35,23 +36,7 @@ const fn shortest_packet(layer: Layer) -> u64 {
     }
 }
 
-/// What the user asked for. Only the rate is required.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The drain of each bucket.
-    pub rate: Rate,
-    /// How much a bucket holds; default: what drains in the max wait.
-    pub capacity: Option<Capacity>,
-    /// The longest wait; default: the time that the capacity takes to drain, and at least
-    /// [`DEFAULT_MAX_WAIT`] when no capacity is given either.
-    pub max_wait: Option<Duration>,
-    /// How much may leave early after a pause; default: nothing.
-    pub burst: Option<Capacity>,
-    /// Whose bucket a packet falls into.
-    pub key: Key,
-}
-
-/// The limits that follow for one interface.
+/// The limits that follow for the buckets of a class, of a client or of the link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The drain of each bucket.
@@ -64,12 +49,12 @@ pub struct Limit {
     pub max_wait: Duration,
     /// How much earlier than its start a packet may leave.
     pub burst: Duration,
-    /// Whose bucket a packet falls into.
-    pub key: Key,
+    /// The wait from which on packets are marked (ECN), if they are.
+    pub ecn: Option<Duration>,
     /// How far ahead of now a departure time can be.
     pub bound: Duration,
     /// What the kernel program is told.
-    pub policy: Policy,
+    pub limits: Limits,
     /// What was not taken as asked, in sentences.
     pub notices: Vec<String>,
 }
@@ -78,7 +63,13 @@ impl Limit {
     /// How much may leave early after a pause, in bytes; 0 with a rate in packets.
     pub fn burst_bytes(&self) -> u64 {
         let rate = self.rate.bytes_per_second().unwrap_or(0);
-        amount_in(self.policy.limits.burst, rate)
+        amount_in(self.limits.burst, rate)
+    }
+
+    /// The wait beyond which the kernel program marks packets.
+    pub fn mark_above(&self) -> Span {
+        self.ecn
+            .map_or(Span::MAX, |wait| Span::from_ns(wait.as_nanos()))
     }
 }
 
@@ -135,8 +126,8 @@ pub enum Error {
 ///
 /// # Errors
 /// [`Error`]: what does not fit together.
-pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> {
-    let pace = Pace::of(asked.rate, link)?;
+pub fn resolve(asked: &Asked, link: &Link, framing: Framing, memory: u64) -> Result<Limit, Error> {
+    let pace = Pace::of(asked.rate, link, framing)?;
     let max_wait = asked.max_wait;
     let mut notices = Vec::new();
 
@@ -157,11 +148,16 @@ pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> 
             Some(given) => format!("the capacity {given} is"),
             None => format!("what {} drains in the max wait is", asked.rate),
         };
+        let remedy = match link.gso_max_segs {
+            0 | 1 => "",
+            _ => "; with smooth \"on\" packets are small, and so are the buckets",
+        };
         notices.push(format!(
             "{why} less than {LEAST_PACKETS} of the largest packets of {} take, which TCP needs; the \
-             bucket holds {} instead",
+             bucket holds {} instead, which drain in {}{remedy}",
             link.name,
-            pace.content(amount).echo()
+            pace.content(amount).echo(),
+            duration(pace.span("capacity", amount)?),
         ));
     }
     let capacity = pace.span("capacity", amount)?;
@@ -175,7 +171,8 @@ pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> 
     }
     let capacity_time = duration(capacity);
     let max_wait = max_wait.unwrap_or(match asked.capacity {
-        Some(_) => capacity_time,
+        // The slack for rounding must not make it longer than what may be asked for.
+        Some(_) => capacity_time.min(LONGEST),
         None => DEFAULT_MAX_WAIT.max(capacity_time),
     });
     if max_wait > LONGEST {
@@ -192,7 +189,7 @@ pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> 
     };
 
     let largest_cost = pace.core.cost(match pace.core.unit() {
-        Unit::Bytes => link.largest_gso_packet(),
+        Unit::Bytes => pace.charged(link),
         Unit::Packets => largest,
     });
     let max_wait_span = Span::from_ns(max_wait.as_nanos());
@@ -210,9 +207,9 @@ pub fn resolve(asked: &Asked, link: &Link, memory: u64) -> Result<Limit, Error> 
         capacity_time,
         max_wait,
         burst: duration(burst),
-        key: asked.key,
+        ecn: asked.ecn,
         bound: duration(max_wait_span.plus(largest_cost)),
-        policy: Policy::new(limits, asked.key, link.layer),
+        limits,
         notices,
     })
 }
@@ -224,15 +221,17 @@ struct Pace {
     core: rate::Rate,
     /// The smallest charge there is.
     least: u64,
+    framing: Framing,
 }
 
 impl Pace {
-    fn of(asked: Rate, link: &Link) -> Result<Pace, Error> {
+    fn of(asked: Rate, link: &Link, framing: Framing) -> Result<Pace, Error> {
         let (per_second, core, least) = match asked {
             Rate::BytesPerSecond(n) => (
                 n,
                 rate::Rate::bytes_per_second(n),
-                shortest_packet(link.layer),
+                (shortest_packet(link.layer) + u64::from(framing.overhead))
+                    .max(u64::from(framing.minimum)),
             ),
             Rate::PacketsPerSecond(n) => (n, rate::Rate::packets_per_second(n), 1),
         };
@@ -242,6 +241,7 @@ impl Pace {
             per_second,
             core,
             least,
+            framing,
         })
     }
 
@@ -299,9 +299,18 @@ impl Pace {
     /// holds less would take it only when empty.
     fn largest_packet(&self, link: &Link) -> u64 {
         match self.core.unit() {
-            Unit::Bytes => link.largest_gso_packet(),
+            Unit::Bytes => self.charged(link),
             Unit::Packets => link.largest_gso_segments(),
         }
+    }
+
+    /// What the largest packet that the local stack hands down is charged, in bytes.
+    fn charged(&self, link: &Link) -> u64 {
+        let overhead = u64::from(self.framing.overhead);
+        let beside = overhead.saturating_mul(link.largest_gso_segments());
+        link.largest_gso_packet()
+            .saturating_add(beside)
+            .max(u64::from(self.framing.minimum))
     }
 }
 
@@ -326,158 +335,4 @@ fn duration(span: Span) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MEMORY: u64 = 24 << 30;
-
-    fn link() -> Link {
-        Link {
-            index: 3,
-            name: "eth0".into(),
-            mtu: 1_500,
-            layer: Layer::Ethernet,
-            loopback: false,
-            up: true,
-            tx_queues: 1,
-            gso_max_segs: 1,
-            gso_max_size: 65_536,
-        }
-    }
-
-    fn asked(rate: &str) -> Asked {
-        Asked {
-            rate: rate.parse().unwrap(),
-            capacity: None,
-            max_wait: None,
-            burst: None,
-            key: Key::Class,
-        }
-    }
-
-    #[test]
-    fn l18_a_rate_alone_is_enough() {
-        let limit = resolve(&asked("10mbit"), &link(), MEMORY).unwrap();
-        assert_eq!(limit.capacity, Content::Bytes(250_000));
-        assert_eq!(limit.capacity_time.as_nanos() / 1_000, 200_000);
-        assert_eq!(limit.max_wait, DEFAULT_MAX_WAIT);
-        assert_eq!(limit.burst, Duration::ZERO);
-        assert_eq!(limit.notices, Vec::<String>::new());
-    }
-
-    #[test]
-    fn a_capacity_alone_is_its_own_bound_on_the_wait() {
-        let capacity = Some(Capacity::Bytes(4_000_000));
-        let limit = resolve(
-            &Asked {
-                capacity,
-                ..asked("5mbit")
-            },
-            &link(),
-            MEMORY,
-        )
-        .unwrap();
-        assert_eq!(limit.max_wait.as_nanos() / 1_000_000, 6_400);
-    }
-
-    #[test]
-    fn the_worked_example_five_per_second_and_at_most_two_seconds() {
-        let max_wait = Some(Duration::from_nanos(2_000_000_000));
-        let limit = resolve(
-            &Asked {
-                max_wait,
-                ..asked("5pps")
-            },
-            &link(),
-            MEMORY,
-        )
-        .unwrap();
-        assert_eq!(limit.capacity, Content::Packets(10));
-    }
-
-    #[test]
-    fn l47_a_capacity_below_one_frame_is_raised_with_a_notice() {
-        for mtu in [1_500, 9_000, 65_536] {
-            let capacity = Some(Capacity::Bytes(1_214));
-            let link = Link { mtu, ..link() };
-            let limit = resolve(
-                &Asked {
-                    capacity,
-                    ..asked("10mbit")
-                },
-                &link,
-                MEMORY,
-            )
-            .unwrap();
-            assert_eq!(limit.capacity, Content::Bytes(3 * (u64::from(mtu) + 22)));
-            assert_eq!(limit.notices.len(), 1, "{:?}", limit.notices);
-        }
-    }
-
-    #[test]
-    fn the_default_is_raised_to_three_frames_at_the_lowest_rates() {
-        let limit = resolve(&asked("8kbit"), &link(), MEMORY).unwrap();
-        assert_eq!(limit.capacity, Content::Bytes(4_566));
-        // Else the third one would always be too late.
-        assert_eq!(limit.max_wait.as_nanos() / 1_000_000, 4_566);
-        assert_eq!(limit.notices.len(), 1);
-    }
-
-    #[test]
-    fn bytes_and_packets_do_not_mix() {
-        let packets = Some(Capacity::Packets(100));
-        let bytes = Some(Capacity::Bytes(100_000));
-        for wrong in [
-            Asked {
-                capacity: packets,
-                ..asked("10mbit")
-            },
-            Asked {
-                capacity: bytes,
-                ..asked("10pps")
-            },
-            Asked {
-                burst: packets,
-                ..asked("10mbit")
-            },
-        ] {
-            let error = resolve(&wrong, &link(), MEMORY).unwrap_err();
-            assert!(matches!(error, Error::Unit { .. }), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_capacity_of_days_is_refused_and_nothing_overflows() {
-        let capacity = Some(Capacity::Bytes(Capacity::MAX_BYTES));
-        let error = resolve(
-            &Asked {
-                capacity,
-                ..asked("1kbit")
-            },
-            &link(),
-            MEMORY,
-        )
-        .unwrap_err();
-        assert!(matches!(error, Error::TooLong { .. }), "{error}");
-        let error = resolve(
-            &Asked {
-                capacity,
-                ..asked("400gbit")
-            },
-            &link(),
-            MEMORY,
-        )
-        .unwrap_err();
-        assert!(matches!(error, Error::Memory { .. }), "{error}");
-        let limit = resolve(
-            &Asked {
-                capacity: Some(Capacity::Bytes(MEMORY / 3)),
-                ..asked("400gbit")
-            },
-            &link(),
-            MEMORY,
-        )
-        .unwrap();
-        assert!(limit.policy.limits.stale_after < Span::MAX);
-    }
-}
+pub(crate) mod tests;

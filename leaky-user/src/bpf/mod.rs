@@ -4,11 +4,13 @@
 mod attach;
 mod object;
 mod program;
+mod tables;
 mod values;
 
 pub use attach::{Attachment, Hook, Place, remove_filters};
 pub use object::OBJECT;
-pub use program::{Kind, Program};
+pub use program::{Kind, Program, Sizes};
+pub use tables::Tables;
 
 /// What can go wrong with the kernel program.
 #[derive(Debug, thiserror::Error)]

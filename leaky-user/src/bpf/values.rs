@@ -2,7 +2,7 @@
 
 use aya::Pod;
 use leaky_core::abi;
-use leaky_core::wire::FlowKey;
+use leaky_core::policy;
 
 macro_rules! map_value {
     ($(#[$doc:meta])* $name:ident($inner:ty)) => {
@@ -19,10 +19,10 @@ macro_rules! map_value {
 
 map_value!(
     /// The policy of an interface.
-    Policy(abi::Policy)
+    Policy(policy::Policy)
 );
 map_value!(
-    /// What one CPU counted.
+    /// What one CPU counted for a class.
     Counters(abi::Counters)
 );
 map_value!(
@@ -30,6 +30,18 @@ map_value!(
     Bucket(abi::Bucket)
 );
 map_value!(
-    /// The key of a flow's bucket.
-    Flow(FlowKey)
+    /// The key of a bucket.
+    Key(leaky_core::key::Key)
+);
+map_value!(
+    /// A client's limits.
+    Client(policy::Client)
+);
+map_value!(
+    /// An address in a table by prefix.
+    Address(abi::AddressKey)
+);
+map_value!(
+    /// A mark or a cgroup in a table by it.
+    InBank(abi::BankKey)
 );
