@@ -77,8 +77,9 @@ impl Capture {
             namespace.spawn(move || {
                 let socket =
                     open(&interface).with_context(|| format!("capturing on {interface}"))?;
+                let bare = has_no_link_header(&socket, &interface)?;
                 let _ = ready.send(());
-                record(&socket, keep, &stop, &arrived)
+                record(&socket, keep, bare, &stop, &arrived)
             })
         };
         if is_ready.recv_timeout(Duration::from_secs(10)).is_err() {
@@ -190,13 +191,39 @@ fn open(interface: &str) -> Result<OwnedFd> {
 /// Not in the libc crate; value from linux/if_packet.h.
 const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
 
+/// The hardware type says it: tun, WireGuard and PPP hand packets over that begin with IP.
+fn has_no_link_header(socket: &OwnedFd, interface: &str) -> Result<bool> {
+    // SAFETY: all zeros is a valid ifreq.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .take(room)
+        .zip(interface.bytes())
+    {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    // SAFETY: the kernel reads the name and writes a hardware address into this ifreq, which lives during the call.
+    let done = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFHWADDR, &raw mut request) };
+    ensure!(
+        done == 0,
+        "asking for the hardware type of {interface}: {}",
+        io::Error::last_os_error()
+    );
+    // SAFETY: SIOCGIFHWADDR fills this member of the union.
+    let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+    Ok(!matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
+}
+
 fn record(
     socket: &OwnedFd,
     keep: usize,
+    bare: bool,
     stop: &AtomicBool,
     arrived: &AtomicU64,
 ) -> Result<Captured> {
-    let mut batch = Batch::new(keep);
+    let mut batch = Batch::new(keep, bare);
     let mut packets = Vec::new();
     loop {
         // Read before the last look, so that what is in the kernel when stop() is called is still recorded.
@@ -233,6 +260,7 @@ fn record(
 /// Buffers for one recvmmsg. The messages point into the other fields, which are never moved or resized.
 struct Batch {
     keep: usize,
+    bare: bool,
     frames: Vec<u8>,
     control: Vec<[u64; CONTROL / 8]>,
     parts: Vec<libc::iovec>,
@@ -240,10 +268,11 @@ struct Batch {
 }
 
 impl Batch {
-    fn new(keep: usize) -> Self {
+    fn new(keep: usize, bare: bool) -> Self {
         let size = VNET_HEADER + keep;
         let mut batch = Self {
             keep,
+            bare,
             frames: vec![0; BATCH * size],
             control: vec![[0; CONTROL / 8]; BATCH],
             parts: Vec::with_capacity(BATCH),
@@ -305,6 +334,7 @@ impl Batch {
             let (vnet, frame) = frame.split_at(VNET_HEADER);
             let mut beside = Beside {
                 length,
+                bare: self.bare,
                 ..Beside::default()
             };
             if vnet[1] != 0 {

@@ -1,5 +1,6 @@
 //! What the capture remembers of a frame. A parser of its own, so that the product's parser is not judged by itself.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
 use crate::payload::{self, Mark};
@@ -26,9 +27,19 @@ pub struct Packet {
     pub ethertype: u16,
     /// VLAN id, outermost.
     pub vlan: Option<u16>,
-    /// IP protocol number; 0 if it is not IP.
+    /// Source address, if it is IP.
+    pub source: Option<IpAddr>,
+    /// Destination address, if it is IP.
+    pub destination: Option<IpAddr>,
+    /// Type of service or traffic class: DSCP and ECN. 0 if it is not IP.
+    pub tos: u8,
+    /// The header checksum of IPv4 is right; true for everything else.
+    pub header_right: bool,
+    /// IP protocol number behind any extension headers; 0 if it is not IP.
     pub protocol: u8,
-    /// Source port of UDP or TCP, else 0.
+    /// One of several pieces of a datagram.
+    pub fragment: bool,
+    /// Source port of UDP or TCP, else 0; 0 in all but the first fragment.
     pub source_port: u16,
     /// Destination port of UDP or TCP, else 0.
     pub destination_port: u16,
@@ -49,12 +60,18 @@ pub struct Beside {
     pub gso_size: u16,
     /// The tag that the kernel took out of the frame.
     pub tag: Option<u16>,
+    /// The device has no link header: the frame begins with IP.
+    pub bare: bool,
 }
 
 struct Headers {
     ethertype: u16,
     inline_tag: Option<u16>,
+    addresses: Option<(IpAddr, IpAddr)>,
+    tos: u8,
+    header_right: bool,
     protocol: u8,
+    fragment: bool,
     ports: (u16, u16),
     /// Where the payload of UDP or TCP begins.
     payload: usize,
@@ -63,7 +80,7 @@ struct Headers {
 /// Reads a frame of which at least the headers were kept. What cannot be read stays 0.
 #[must_use]
 pub fn decode(frame: &[u8], beside: Beside) -> Packet {
-    let headers = headers(frame);
+    let headers = headers(frame, beside.bare);
     let header_bytes = u32::try_from(headers.payload).unwrap_or(u32::MAX);
     let segments = match u32::from(beside.gso_size) {
         0 => 1,
@@ -86,7 +103,12 @@ pub fn decode(frame: &[u8], beside: Beside) -> Packet {
         segments,
         ethertype: headers.ethertype,
         vlan: beside.tag.or(headers.inline_tag).map(|tag| tag & 0x0fff),
+        source: headers.addresses.map(|(source, _)| source),
+        destination: headers.addresses.map(|(_, destination)| destination),
+        tos: headers.tos,
+        header_right: headers.header_right,
         protocol: headers.protocol,
+        fragment: headers.fragment,
         source_port: headers.ports.0,
         destination_port: headers.ports.1,
         mark: mark.map(|(mark, _)| mark),
@@ -94,45 +116,130 @@ pub fn decode(frame: &[u8], beside: Beside) -> Packet {
     }
 }
 
-fn headers(frame: &[u8]) -> Headers {
-    let be16 = |at: usize| {
-        frame
-            .get(at..at + 2)
-            .map_or(0, |two| u16::from_be_bytes([two[0], two[1]]))
+fn headers(frame: &[u8], bare: bool) -> Headers {
+    let (ethertype, inline_tag, network) = link(frame, bare);
+    let ip = match ethertype {
+        0x0800 => ipv4(frame, network),
+        0x86dd => ipv6(frame, network),
+        _ => Ip {
+            addresses: None,
+            tos: 0,
+            header_right: true,
+            protocol: 0,
+            fragment: false,
+            later_fragment: false,
+            transport: network,
+        },
     };
-    let byte = |at: usize| frame.get(at).copied().unwrap_or(0);
-    let mut at = 12;
-    let mut inline_tag = None;
-    while matches!(be16(at), 0x8100 | 0x88a8) {
-        inline_tag = inline_tag.or(Some(be16(at + 2)));
-        at += 4;
-    }
-    let ethertype = be16(at);
-    let network = at + 2;
-    let (protocol, transport) = match ethertype {
-        0x0800 => (
-            byte(network + 9),
-            network + usize::from(byte(network) & 0x0f) * 4,
-        ),
-        0x86dd => (byte(network + 6), network + 40),
-        _ => (0, network),
+    let has_ports = matches!(ip.protocol, 6 | 17) && !ip.later_fragment;
+    let payload = match ip.protocol {
+        6 if has_ports => ip.transport + usize::from(byte(frame, ip.transport + 12) >> 4) * 4,
+        17 if has_ports => ip.transport + 8,
+        _ => ip.transport,
     };
-    let payload = match protocol {
-        6 => transport + usize::from(byte(transport + 12) >> 4) * 4,
-        17 => transport + 8,
-        _ => transport,
-    };
-    let ports = if matches!(protocol, 6 | 17) {
-        (be16(transport), be16(transport + 2))
+    let ports = if has_ports {
+        (be16(frame, ip.transport), be16(frame, ip.transport + 2))
     } else {
         (0, 0)
     };
     Headers {
         ethertype,
         inline_tag,
-        protocol,
+        addresses: ip.addresses,
+        tos: ip.tos,
+        header_right: ip.header_right,
+        protocol: ip.protocol,
+        fragment: ip.fragment,
         ports,
         payload,
+    }
+}
+
+fn byte(frame: &[u8], at: usize) -> u8 {
+    frame.get(at).copied().unwrap_or(0)
+}
+
+fn be16(frame: &[u8], at: usize) -> u16 {
+    u16::from(byte(frame, at)) << 8 | u16::from(byte(frame, at + 1))
+}
+
+fn bytes<const N: usize>(frame: &[u8], at: usize) -> [u8; N] {
+    std::array::from_fn(|index| byte(frame, at + index))
+}
+
+/// EtherType behind the tags, the outermost tag in the frame, and where the network header begins.
+fn link(frame: &[u8], bare: bool) -> (u16, Option<u16>, usize) {
+    if bare {
+        let ethertype = match byte(frame, 0) >> 4 {
+            4 => 0x0800,
+            6 => 0x86dd,
+            _ => 0,
+        };
+        return (ethertype, None, 0);
+    }
+    let mut at = 12;
+    let mut inline_tag = None;
+    while matches!(be16(frame, at), 0x8100 | 0x88a8) {
+        inline_tag = inline_tag.or(Some(be16(frame, at + 2)));
+        at += 4;
+    }
+    (be16(frame, at), inline_tag, at + 2)
+}
+
+struct Ip {
+    addresses: Option<(IpAddr, IpAddr)>,
+    tos: u8,
+    header_right: bool,
+    protocol: u8,
+    fragment: bool,
+    later_fragment: bool,
+    transport: usize,
+}
+
+fn ipv4(frame: &[u8], at: usize) -> Ip {
+    let header = usize::from(byte(frame, at) & 0x0f) * 4;
+    let place = be16(frame, at + 6);
+    let whole = frame.get(at..at + header);
+    Ip {
+        addresses: Some((
+            Ipv4Addr::from(bytes::<4>(frame, at + 12)).into(),
+            Ipv4Addr::from(bytes::<4>(frame, at + 16)).into(),
+        )),
+        tos: byte(frame, at + 1),
+        header_right: whole.is_some_and(|header| crate::raw::checksum(header) == 0),
+        protocol: byte(frame, at + 9),
+        fragment: place & 0x3fff != 0,
+        later_fragment: place & 0x1fff != 0,
+        transport: at + header,
+    }
+}
+
+fn ipv6(frame: &[u8], at: usize) -> Ip {
+    let mut protocol = byte(frame, at + 6);
+    let mut transport = at + 40;
+    let (mut fragment, mut later_fragment) = (false, false);
+    while matches!(protocol, 0 | 43 | 44 | 60) && transport < frame.len() && !later_fragment {
+        let units = usize::from(byte(frame, transport + 1));
+        if protocol == 44 {
+            let place = be16(frame, transport + 2);
+            fragment = place & 0xfff9 != 0;
+            later_fragment = place & 0xfff8 != 0;
+        }
+        let length = if protocol == 44 { 8 } else { units * 8 + 8 };
+        protocol = byte(frame, transport);
+        transport += length;
+    }
+    Ip {
+        addresses: Some((
+            Ipv6Addr::from(bytes::<16>(frame, at + 8)).into(),
+            Ipv6Addr::from(bytes::<16>(frame, at + 24)).into(),
+        )),
+        tos: u8::try_from((be16(frame, at) >> 4) & 0xff).unwrap_or(0),
+        header_right: true,
+        protocol,
+        fragment,
+        later_fragment,
+        transport,
     }
 }
 
@@ -221,7 +328,13 @@ mod tests {
     #[test]
     fn a_torn_frame_is_no_panic() {
         for length in 0..66 {
-            let _ = decode(&tcp_frame()[..length], Beside::default());
+            for bare in [false, true] {
+                let beside = Beside {
+                    bare,
+                    ..Beside::default()
+                };
+                let _ = decode(&tcp_frame()[..length], beside);
+            }
         }
     }
 }

@@ -30,6 +30,34 @@ pub const V6_B: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
 /// A multicast group that is routed to [`SHAPED`].
 pub const GROUP: Ipv4Addr = Ipv4Addr::new(239, 77, 0, 1);
 
+/// Prefixes of [`client`].
+const CLIENTS: (&str, &str) = ("10.78.0.0/16", "fd78::/32");
+/// Prefixes of [`source`].
+const SOURCES: (&str, &str) = ("10.79.0.0/16", "fd79::/32");
+
+/// Address of a client in `b` (see [`Lab::many_addresses`]); with IPv6 each is in a /64 of its own.
+#[must_use]
+pub fn client(v6: bool, number: u16) -> IpAddr {
+    numbered(0x78, v6, number)
+}
+
+/// Address of a sender in `a` (see [`Lab::many_addresses`]); with IPv6 each is in a /64 of its own.
+#[must_use]
+pub fn source(v6: bool, number: u16) -> IpAddr {
+    numbered(0x79, v6, number)
+}
+
+fn numbered(prefix: u8, v6: bool, number: u16) -> IpAddr {
+    let [high, low] = number.to_be_bytes();
+    if v6 {
+        let first = 0xfd00 | u16::from(prefix);
+        Ipv6Addr::new(first, 0, 0, number, 0, 0, 0, 1).into()
+    } else {
+        // 10.78 and 10.79, as the IPv6 prefixes are spelt.
+        Ipv4Addr::new(10, 70 + (prefix & 0x0f), high, low).into()
+    }
+}
+
 /// What differs between topologies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LabOptions {
@@ -198,6 +226,31 @@ impl Lab {
         SocketAddr::new(address, port)
     }
 
+    /// Makes every address of [`client`] reach `b`, and lets senders in `a` use every address of [`source`]. Neither needs an
+    /// address on an interface: a whole prefix is local.
+    ///
+    /// # Errors
+    /// With the words of `ip`.
+    pub fn many_addresses(&self) -> Result<()> {
+        let (a4, a6) = (V4_A.to_string(), V6_A.to_string());
+        let (b4, b6) = (V4_B.to_string(), V6_B.to_string());
+        let ends = [
+            (&self.a, SOURCES, CLIENTS, b4, b6),
+            (&self.b, CLIENTS, SOURCES, a4, a6),
+        ];
+        for (namespace, own, other, via4, via6) in ends {
+            for ((own, other), via) in [own.0, own.1]
+                .iter()
+                .zip([other.0, other.1])
+                .zip([via4, via6])
+            {
+                namespace.ip(&["route", "add", "local", own, "dev", "lo"])?;
+                namespace.ip(&["route", "add", other, "via", &via])?;
+            }
+        }
+        Ok(())
+    }
+
     /// Changes the MTU of both ends while everything runs.
     ///
     /// # Errors
@@ -222,6 +275,6 @@ fn is_ready(namespace: &Netns, interface: &str) -> Result<bool> {
             .any(|line| line.contains(interface) && line.contains("ff0200000000000000000001ff")))
 }
 
-fn mac_text(mac: [u8; 6]) -> String {
+pub(crate) fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }

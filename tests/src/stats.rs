@@ -1,6 +1,7 @@
 //! What is computed from a capture. Integers only; percentiles are by nearest rank, so every figure shown was measured.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::frame::{Packet, sequences};
@@ -183,6 +184,18 @@ pub fn delays(packets: &[Packet]) -> Vec<u64> {
     delays
 }
 
+/// The packets for each destination address, in their order.
+#[must_use]
+pub fn per_destination(packets: &[Packet]) -> BTreeMap<IpAddr, Vec<Packet>> {
+    let mut found: BTreeMap<IpAddr, Vec<Packet>> = BTreeMap::new();
+    for packet in packets {
+        if let Some(destination) = packet.destination {
+            found.entry(destination).or_default().push(*packet);
+        }
+    }
+    found
+}
+
 /// Nanoseconds as microseconds with one digit, as text.
 #[must_use]
 pub fn us(ns: u64) -> String {
@@ -206,7 +219,12 @@ mod tests {
             segments: 1,
             ethertype: 0x0800,
             vlan: None,
+            source: None,
+            destination: None,
+            tos: 0,
+            header_right: true,
             protocol: 17,
+            fragment: false,
             source_port: 1,
             destination_port: 2,
             mark: Some(Mark {

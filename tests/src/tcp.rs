@@ -90,7 +90,7 @@ impl Transfer {
     }
 }
 
-fn set_congestion(socket: impl std::os::fd::AsFd, name: &str) -> Result<()> {
+pub(crate) fn set_congestion(socket: impl std::os::fd::AsFd, name: &str) -> Result<()> {
     sock::set_bytes(
         socket,
         libc::IPPROTO_TCP,
@@ -100,14 +100,24 @@ fn set_congestion(socket: impl std::os::fd::AsFd, name: &str) -> Result<()> {
     .with_context(|| format!("this kernel has no congestion control {name}"))
 }
 
+/// What still waits to be sent when the connection is closed is thrown away.
+pub(crate) fn throw_away_the_rest(socket: impl std::os::fd::AsFd) -> Result<()> {
+    // struct linger { on = 1, seconds = 0 }
+    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    Ok(sock::set_bytes(
+        socket,
+        libc::SOL_SOCKET,
+        libc::SO_LINGER,
+        &linger,
+    )?)
+}
+
 fn send(address: SocketAddr, congestion: &str, time: Duration) -> Result<()> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(10))
         .with_context(|| format!("connecting to {address}"))?;
     set_congestion(&stream, congestion)?;
     stream.set_write_timeout(Some(Duration::from_millis(100)))?;
-    // struct linger { on = 1, seconds = 0 }: what still waits at the end is thrown away.
-    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
-    sock::set_bytes(&stream, libc::SOL_SOCKET, libc::SO_LINGER, &linger)?;
+    throw_away_the_rest(&stream)?;
     let chunk = vec![0x5a; 64 << 10];
     let until = Instant::now() + time;
     while Instant::now() < until {

@@ -79,6 +79,12 @@ pub struct Udp {
     pub segments: u32,
     /// `SO_PRIORITY`, if it is to be set.
     pub priority: Option<i32>,
+    /// Address and port to send from; the address need not be the interface's. Port 0: any.
+    pub from: Option<SocketAddr>,
+    /// DSCP and ECN, if they are to be set.
+    pub tos: Option<u8>,
+    /// `SO_MARK`, if it is to be set.
+    pub mark: Option<u32>,
 }
 
 /// What a sender did.
@@ -133,6 +139,9 @@ impl Udp {
             deadline: Duration::from_secs(30),
             segments: 1,
             priority: None,
+            from: None,
+            tos: None,
+            mark: None,
         }
     }
 
@@ -178,7 +187,28 @@ impl Udp {
         } else {
             ([0u8; 4], 0).into()
         };
-        let socket = UdpSocket::bind(any).context("opening a UDP socket")?;
+        let socket = match self.from {
+            Some(from) => sock::bound_to_any(from, libc::SOCK_DGRAM).map(UdpSocket::from),
+            None => UdpSocket::bind(any),
+        }
+        .context("opening a UDP socket")?;
+        if let Some(tos) = self.tos {
+            let (level, option) = if self.to.is_ipv6() {
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS)
+            } else {
+                (libc::IPPROTO_IP, libc::IP_TOS)
+            };
+            sock::set(&socket, level, option, tos.into()).context("setting DSCP and ECN")?;
+        }
+        if let Some(mark) = self.mark {
+            sock::set_bytes(
+                &socket,
+                libc::SOL_SOCKET,
+                libc::SO_MARK,
+                &mark.to_ne_bytes(),
+            )
+            .context("setting SO_MARK")?;
+        }
         if let IpAddr::V4(group) = self.to.ip()
             && group.is_multicast()
         {

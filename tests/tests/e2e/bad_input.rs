@@ -22,6 +22,11 @@ pub(crate) const CASES: &[Case] = &[
         options,
     ),
     Case::new(
+        "class_flags_that_are_none",
+        &[Need::Root, Need::Leaky],
+        class_flags,
+    ),
+    Case::new(
         "l28_more_than_the_hold_can_keep",
         &[Need::Root, Need::Leaky],
         beyond_the_hold,
@@ -251,4 +256,28 @@ fn packets_with_htb() -> Result<()> {
         &[BAD_INPUT, CANNOT],
         &["fq"],
     )
+}
+
+/// The flags that say which packets, whose bucket, and what is charged.
+fn class_flags() -> Result<()> {
+    let lab = Lab::new()?;
+    for (flags, word) in [
+        (vec!["--source", "10.0.0.1/8"], "10.0.0.0/8"),
+        (vec!["--destination-port", "9-1"], "9-1"),
+        (vec!["--dscp", "gold"], "gold"),
+        (vec!["--mark", "banana"], "banana"),
+        (vec!["--vlan", "5000"], "5000"),
+        (vec!["--per", "user"], "flow"),
+        (vec!["--action", "slow"], "monitor"),
+        (vec!["--overhead", "2000B"], "1000"),
+        (vec!["--link-rate", "10pps"], "link"),
+        (
+            vec!["--clients", "/not/there.txt", "--per", "src"],
+            "there.txt",
+        ),
+    ] {
+        let arguments = [&[SHAPED, "--rate", "1mbit"], flags.as_slice()].concat();
+        refused(&lab, &arguments, &[BAD_INPUT], &[word])?;
+    }
+    Ok(())
 }

@@ -1,11 +1,13 @@
 //! What this machine offers, found out by trying.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 
 use anyhow::Result;
 use leaky_tests::netns::Netns;
-use leaky_tests::{leaky, process};
+use leaky_tests::router::Router;
+use leaky_tests::{Kind, Lab, Link, leaky, process};
 
 /// What a case cannot do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,10 @@ pub(crate) enum Need {
     RealTime,
     /// At least this many CPUs.
     Cpus(usize),
+    /// Devices of this kind.
+    Device(Kind),
+    /// Forwarding with address translation.
+    Translation,
 }
 
 /// The machine.
@@ -88,6 +94,8 @@ impl Host {
                 .then(|| "measures the speed of a real machine: run `cargo xtask test`".to_owned()),
             Need::Cpus(wanted) => (self.cpus < wanted)
                 .then(|| format!("needs {wanted} CPUs, this machine has {}", self.cpus)),
+            Need::Device(kind) => self.root.clone().or_else(|| device_is_missing(kind)),
+            Need::Translation => self.root.clone().or_else(translation_is_missing),
         }
     }
 }
@@ -122,6 +130,28 @@ fn qdisc_is_missing(kind: &str) -> Option<String> {
     try_it()
         .err()
         .map(|error| format!("this kernel has no {kind} qdisc ({error:#})"))
+}
+
+/// Makes one. The answer is kept, since some take a while.
+fn device_is_missing(kind: Kind) -> Option<String> {
+    static KNOWN: Mutex<BTreeMap<Kind, Option<String>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    known
+        .entry(kind)
+        .or_insert_with(|| {
+            Lab::new()
+                .and_then(|lab| Link::add(&lab, kind).map(drop))
+                .err()
+                .map(|error| format!("cannot make a {kind:?} device here ({error:#})"))
+        })
+        .clone()
+}
+
+fn translation_is_missing() -> Option<String> {
+    static KNOWN: OnceLock<Option<String>> = OnceLock::new();
+    KNOWN
+        .get_or_init(|| Router::new(1).err().map(|error| format!("{error:#}")))
+        .clone()
 }
 
 /// What a case returns when it finds out under way that this machine cannot show what it is about. It is reported as ignored.

@@ -1,9 +1,12 @@
 //! What shares the interface with a full bucket: ARP and neighbour discovery are not delayed, a ping is bounded (L23).
 
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use leaky_tests::ahead;
+use leaky_tests::lab::{SHAPED, V4_B};
 use leaky_tests::probe::{Answers, Question, ask};
 use leaky_tests::{Udp, stats};
 
@@ -33,7 +36,60 @@ pub(crate) const CASES: &[Case] = &[
         &[Need::Root, Need::Leaky],
         arp_at_one_kbit,
     ),
+    Case::new(
+        "control_traffic_stamped_far_ahead_does_not_fill_the_hold",
+        &[Need::Root, Need::Leaky, Need::Fq],
+        || stamped_ahead(&["--rate", "4mbit"], SocketAddrV4::new(ROUTERS, 520)),
+    ),
+    Case::new(
+        "unlimited_traffic_stamped_far_ahead_does_not_fill_the_hold",
+        &[Need::Root, Need::Leaky, Need::Fq],
+        || {
+            let others = ["--rate", "4mbit", "--destination-port", "5004"];
+            stamped_ahead(&others, SocketAddrV4::new(V4_B, 9))
+        },
+    ),
 ];
+
+/// All RIP routers: what goes there passes every limit.
+const ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 9);
+
+/// More packets than fq has room for, each asking to be kept for 9.5 s, from somebody who passes the limit: the packets that are
+/// limited leave all the same.
+fn stamped_ahead(arguments: &[&str], to: SocketAddrV4) -> Result<()> {
+    let rig = Rig::new(arguments)?;
+    rig.lab
+        .a
+        .ip(&["route", "add", "224.0.0.0/24", "dev", SHAPED])?;
+    let taken = ahead::send(&rig.lab.a, to, 12_000, Duration::from_millis(9_500))?;
+    let far = rig.lab.far(false, PORT);
+    let sent = Udp::stream(1, far, 1_000, 400_000, Duration::from_secs(1)).send(&rig.lab.a)?;
+    let quiet = Duration::from_millis(400);
+    ensure!(
+        rig.capture.wait_quiet(quiet, Duration::from_secs(10)),
+        "packets still arrive after 10 s"
+    );
+    let outcome = rig.leaky.stop()?;
+    let captured = rig.capture.stop()?;
+    let arrived = captured.stream(1).len();
+    let summary = outcome.summary.context("no summary")?;
+    println!(
+        "{taken} stamped ahead; {arrived} of {} arrived; {} times ignored",
+        sent.packets, summary.stamps_ignored_packets
+    );
+    ensure!(taken > 10_000, "only {taken} were taken");
+    ensure!(
+        arrived as u64 == sent.packets,
+        "{arrived} of {} arrived",
+        sent.packets
+    );
+    ensure!(
+        summary.stamps_ignored_packets >= u64::from(taken),
+        "{} times ignored",
+        summary.stamps_ignored_packets
+    );
+    Ok(())
+}
 
 fn asked_under_load(rate: &str, offered: u64, question: Question) -> Result<(Answers, String)> {
     let rig = Rig::new(&["--rate", rate])?;

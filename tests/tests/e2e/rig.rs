@@ -43,7 +43,18 @@ impl Rig {
     }
 
     pub(crate) fn with(options: LabOptions, arguments: &[&str], keep: usize) -> Result<Self> {
-        let lab = Lab::with(options)?;
+        Self::on(Lab::with(options)?, arguments, keep)
+    }
+
+    /// In a lab with many clients in `b` and many senders in `a`.
+    pub(crate) fn many(arguments: &[&str]) -> Result<Self> {
+        let lab = Lab::new()?;
+        lab.many_addresses()?;
+        Self::on(lab, arguments, HEADERS_ONLY)
+    }
+
+    /// In a lab that is already there.
+    pub(crate) fn on(lab: Lab, arguments: &[&str], keep: usize) -> Result<Self> {
         let sink = Sink::open(&lab.b, PORT)?;
         let before = witness::state(&lab.a, SHAPED)?;
         let leaky = Leaky::start(&lab, arguments)?;
@@ -91,6 +102,24 @@ impl Rig {
     }
 }
 
+/// What is charged may differ from what is sent (overhead, smallest packet); here the counts of packets have to agree, and only those.
+impl Rig {
+    pub(crate) fn finish_charged(self, quiet: Duration) -> Result<Counters> {
+        let _ = self
+            .capture
+            .wait_quiet(quiet, quiet + Duration::from_secs(20));
+        let captured = self.capture.stop()?;
+        let summary = self.leaky.summary()?;
+        let arrived = captured.only(limited).len() as u64;
+        ensure!(
+            summary.accepted_packets == arrived,
+            "the program accepted {} packets, {arrived} arrived",
+            summary.accepted_packets
+        );
+        Ok(summary)
+    }
+}
+
 /// Counts that do not add up, or something left behind: no noise on the machine excuses that, so it is not tried again.
 #[derive(Debug)]
 pub(crate) struct Broken;
@@ -102,6 +131,20 @@ impl std::fmt::Display for Broken {
 }
 
 impl Measured {
+    /// What every window may hold beyond the rate, of a bucket at `rate` bytes per second: a frame, and what the hold lets out
+    /// at once (which is printed, as leaky does).
+    pub(crate) fn beyond(&self, rate: u64) -> u64 {
+        let burst = match self.installed.hold.as_str() {
+            "htb" => htb_burst_bytes(rate),
+            _ => 0,
+        };
+        println!(
+            "{} lets {burst} B of {rate} B/s out at once",
+            self.installed.hold
+        );
+        burst + 1_514
+    }
+
     /// What became of each sender's packets.
     pub(crate) fn deliveries(&self, sent: &[(u32, u64)]) -> BTreeMap<u32, Delivery> {
         deliveries(&self.captured.packets, &sent.iter().copied().collect())
@@ -127,9 +170,14 @@ impl Measured {
 /// uses the last of it up and one more while the credit is above zero.
 pub(crate) fn hold_burst_bytes(installed: &Installed) -> u64 {
     match (installed.hold.as_str(), installed.rate_bytes_per_second) {
-        ("htb", Some(rate)) => (rate / 250).max(3_100) + 2 * 1_514,
+        ("htb", Some(rate)) => htb_burst_bytes(rate),
         _ => 0,
     }
+}
+
+/// The same for any rate (bytes per second) that htb holds: a class, a client, or the link.
+pub(crate) fn htb_burst_bytes(rate: u64) -> u64 {
+    (rate / 250).max(3_100) + 2 * 1_514
 }
 
 /// Packets that a limit applies to: IP, and neither neighbour discovery nor group membership (which carry an extension header).
