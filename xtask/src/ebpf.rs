@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 const TARGET: &str = "bpfel-unknown-none";
 
 /// Variables that choose or steer a compiler; meant for the host's they would break this one.
-const FOREIGN_VARIABLES: [&str; 14] = [
+pub(crate) const FOREIGN_VARIABLES: [&str; 14] = [
     "CARGO",
     "CARGO_BUILD_RUSTC",
     "CARGO_BUILD_RUSTFLAGS",

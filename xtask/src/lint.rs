@@ -24,12 +24,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     };
     note("checking the format");
     visible(&mut cargo(&["fmt", "--all", "--check"]))?;
-    visible(&mut cargo(&[
-        "fmt",
-        "--manifest-path",
-        "leaky-ebpf/Cargo.toml",
-        "--check",
-    ]))?;
+    for outside in ["leaky-ebpf/Cargo.toml", "tests/fuzz/Cargo.toml"] {
+        visible(&mut cargo(&["fmt", "--manifest-path", outside, "--check"]))?;
+    }
     note("looking for warnings (clippy)");
     visible(&mut cargo(&[
         "clippy",

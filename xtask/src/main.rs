@@ -2,6 +2,7 @@
 
 mod command;
 mod ebpf;
+mod fuzz;
 mod lint;
 mod product;
 mod setup;
@@ -39,6 +40,8 @@ enum Task {
     },
     /// Run the tests
     Test(test::Options),
+    /// Look for input that the parser or the classifier takes wrongly (rustup nightly)
+    Fuzz(fuzz::Options),
     // Its help text is at its arguments.
     Vm(vm::Args),
     /// Measure what the eBPF program costs per packet (root)
@@ -68,6 +71,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Build => println!("{}", product::build(&workspace)?.binary.display()),
         Task::Demo { arguments } => show::run(&workspace, "demo", &arguments)?,
         Task::Test(options) => test::run(&workspace, &options)?,
+        Task::Fuzz(options) => fuzz::run(&workspace, &options)?,
         Task::Vm(arguments) => return vm::command(&workspace, &arguments),
         Task::Bench { arguments } => show::run(&workspace, "bench", &arguments)?,
         Task::Lint => lint::run(&workspace)?,

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 pub(crate) use programs::ensure as programs;
-pub(crate) use toolchain::Toolchain;
+pub(crate) use toolchain::{Toolchain, rustup_nightlies};
 
 use crate::workspace::Workspace;
 

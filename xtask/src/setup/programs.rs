@@ -6,7 +6,13 @@ use super::apt;
 use crate::command::{find_program, is_root};
 
 /// Program and the Debian package that has it.
-const NEEDED: [(&str, &str); 2] = [("ip", "iproute2"), ("tc", "iproute2")];
+const NEEDED: [(&str, &str); 4] = [
+    ("ip", "iproute2"),
+    ("tc", "iproute2"),
+    // A router's address translation, and WireGuard's keys, in the tests of kinds of devices.
+    ("nft", "nftables"),
+    ("wg", "wireguard-tools"),
+];
 
 /// Makes sure that every needed program is here.
 ///

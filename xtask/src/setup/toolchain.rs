@@ -79,7 +79,7 @@ fn find() -> Result<Toolchain, Vec<String>> {
 }
 
 /// The nightlies that rustup has, by folder: its stand-ins in PATH would cost time and obey RUSTUP_TOOLCHAIN.
-fn rustup_nightlies() -> Vec<(PathBuf, PathBuf)> {
+pub(crate) fn rustup_nightlies() -> Vec<(PathBuf, PathBuf)> {
     let list = quiet(Command::new("rustup").args(["toolchain", "list", "-v"])).unwrap_or_default();
     nightly_folders(&list)
         .into_iter()

@@ -23,7 +23,7 @@ pub(super) struct Plan<'a> {
 }
 
 /// Modules that tests of a packet shaper use; one that a kernel lacks is told and does no harm.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 28] = [
     "sch_fq",
     "sch_htb",
     "sch_tbf",
@@ -44,6 +44,12 @@ const MODULES: [&str; 22] = [
     "bridge",
     "macvlan",
     "wireguard",
+    "bonding",
+    "ppp_generic",
+    "pppoe",
+    "nf_tables",
+    "nft_chain_nat",
+    "nft_masq",
     "af_packet",
     "tcp_bbr",
 ];

@@ -12,8 +12,8 @@ use anyhow::Result;
 use crate::command::{find_program, quiet};
 
 /// Programs that tests call.
-const PROGRAMS: [&str; 9] = [
-    "sh", "ip", "tc", "env", "sleep", "nsenter", "sysctl", "date", "cat",
+const PROGRAMS: [&str; 11] = [
+    "sh", "ip", "tc", "env", "sleep", "nsenter", "sysctl", "date", "cat", "nft", "wg",
 ];
 
 /// Files that starting almost any program reads.
