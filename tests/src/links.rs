@@ -1,7 +1,7 @@
 //! Devices of other kinds between the two namespaces of a lab.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -134,7 +134,39 @@ impl Link {
         }
         link.configure(lab)
             .with_context(|| format!("setting {kind:?} up"))?;
+        if kind == Kind::WireGuard {
+            link.shake_hands(lab)?;
+        }
         Ok(link)
+    }
+
+    /// A tunnel keeps at most 128 packets while its ends agree on keys (MAX_STAGED_PACKETS in the kernel's
+    /// drivers/net/wireguard/messages.h): a first burst would lose the others.
+    fn shake_hands(&self, lab: &Lab) -> Result<()> {
+        let far = self.far_address(false, 9);
+        lab.a.run(|| {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.send_to(&[0], far).map(drop)
+        })??;
+        let show = [
+            "netns",
+            "exec",
+            lab.a.name(),
+            "wg",
+            "show",
+            &self.near,
+            "latest-handshakes",
+        ];
+        let done = || {
+            let shown = tool("ip", &show).unwrap_or_default();
+            let when = shown.split_whitespace().last().map(str::to_owned);
+            when.is_some_and(|when| when != "0")
+        };
+        ensure!(
+            eventually(Duration::from_secs(10), done),
+            "the ends of the tunnel have not agreed on keys within 10 s"
+        );
+        Ok(())
     }
 
     fn configure(&self, lab: &Lab) -> Result<()> {
