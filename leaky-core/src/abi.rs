@@ -208,11 +208,16 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// What has happened to a class that is only watched: all of it passed. What a limit would have done is
-    /// left out.
+    /// What has happened to a class that is only watched: it passed, or the link refused it. What a limit
+    /// would have done is left out.
     #[must_use]
     pub fn without_limit(&self) -> Counters {
+        let link = reason_index(Refusal::Link);
+        let mut dropped = [Tally::default(); REASONS.len()];
+        dropped[link] = self.dropped[link];
         Counters {
+            offered: self.dropped[link],
+            dropped,
             passed: self.passed,
             unreadable: self.unreadable,
             ..Counters::default()
@@ -297,6 +302,26 @@ mod tests {
             .collect();
         places.sort_unstable();
         assert_eq!(places, (0..SHARED_BUCKETS).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn of_what_is_only_watched_the_links_drops_are_real() {
+        let tally = |packets| Tally {
+            packets,
+            ..Tally::default()
+        };
+        let mut counted = Counters {
+            offered: tally(10),
+            accepted: tally(5),
+            passed: tally(8),
+            ..Counters::default()
+        };
+        counted.dropped[reason_index(Refusal::Overflow)] = tally(3);
+        counted.dropped[reason_index(Refusal::Link)] = tally(2);
+        let real = counted.without_limit();
+        let dropped: u64 = real.dropped.iter().map(|tally| tally.packets).sum();
+        assert_eq!((real.offered.packets, real.accepted.packets), (2, 0));
+        assert_eq!((dropped, real.passed.packets), (2, 8));
     }
 
     #[test]

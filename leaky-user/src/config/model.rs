@@ -8,8 +8,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// Classes of an interface: one bit each in the kernel program's masks.
-pub const MAX_CLASSES: usize = 64;
+pub use leaky_core::policy::MAX_CLASSES;
+
 /// Prefixes in the matches of all classes of an interface together.
 pub const MAX_PREFIXES: usize = 10_000;
 /// Marks in the matches of all classes of an interface together: half of the kernel program's table,

@@ -3,9 +3,9 @@
 use super::error::both;
 use super::reload::Settling;
 use super::stop::Stop;
-use super::{Error, Loaded, Request, memory};
+use super::{Error, Loaded, Request};
 use crate::bpf::{self, Attachment, Hook, Kind, Program, Sizes, Tables};
-use crate::classes::{self, ClientPlace, Compiled, Ids, Resolved};
+use crate::classes::{ClientPlace, Compiled, Ids, Resolved};
 use crate::clsact::{self, Clsact};
 use crate::config::Action;
 use crate::hold::{self, HoldKind, Installed, Setup};
@@ -47,10 +47,9 @@ impl Limiter {
         net: &Kernel,
         request: &Request,
         link: &Link,
+        (compiled, ids): (Compiled, Ids),
         loaded: Loaded,
     ) -> Result<Limiter, Error> {
-        let mut ids = Ids::default();
-        let compiled = classes::compile(&request.interface, link, memory()?, &mut ids)?;
         let setup = Setup {
             mode: loaded.mode,
             replace_root: request.replace_root,

@@ -10,11 +10,11 @@ pub use error::Error;
 pub(crate) use reload::entry;
 
 use crate::bpf::{self, Kind, Program, Sizes};
-use crate::classes;
+use crate::classes::{self, Compiled, Ids};
 use crate::config::{Interface, Per};
 use crate::hold::{self, Cleared, HoldMode};
-use crate::net::Net;
 use crate::net::kernel::Kernel;
+use crate::net::{Link, Net};
 use crate::output::Output;
 use crate::state;
 use error::both;
@@ -47,8 +47,7 @@ pub async fn run(request: &Request) -> Result<(), Error> {
     let mut watch = net.watch(link.index).await?;
     // Before anything else: do the limits fit together on this interface, and can this host and this
     // binary load the program at all?
-    let mut ids = classes::Ids::default();
-    classes::compile(&request.interface, &link, memory()?, &mut ids)?;
+    let mut compiled = compile(request, &link)?;
     let program = load(request)?;
     if stop.was_asked().await {
         return Ok(());
@@ -56,8 +55,9 @@ pub async fn run(request: &Request) -> Result<(), Error> {
     if hold::clear(&net, &link, &state::record_path(link.index)?).await? != Cleared::Nothing {
         // A leaky that died had changed it.
         link = net.link_by_index(link.index).await?;
+        compiled = compile(request, &link)?;
     }
-    let mut limiter = Limiter::install(&net, request, &link, program).await?;
+    let mut limiter = Limiter::install(&net, request, &link, compiled, program).await?;
     let ended = match request.output.installed(&limiter.report()) {
         Ok(()) => {
             limiter
@@ -71,6 +71,13 @@ pub async fn run(request: &Request) -> Result<(), Error> {
         ended.map_err(|error| Error::Ended(Box::new(error))),
         removed,
     )
+}
+
+/// What is put in force at the start, and the places of its state.
+fn compile(request: &Request, link: &Link) -> Result<(Compiled, Ids), Error> {
+    let mut ids = Ids::default();
+    let compiled = classes::compile(&request.interface, link, memory()?, &mut ids)?;
+    Ok((compiled, ids))
 }
 
 /// A program, the hold it is for, and why it is not fq where it could have been.

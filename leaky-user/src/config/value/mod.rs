@@ -10,10 +10,11 @@ mod protocol;
 
 pub use cgroup::cgroup;
 pub use dscp::{dscp, dscp_name};
+pub use leaky_core::wire::has_ports;
 pub use number::{frame_bytes, mark, vlan};
 pub use ports::{ports, show_ports};
 pub use prefix::{prefix, show_prefix};
-pub use protocol::{has_ports, protocol, protocol_name};
+pub use protocol::{protocol, protocol_name};
 
 /// Why a text is not a value, in one line that says what to write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

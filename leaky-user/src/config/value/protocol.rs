@@ -63,8 +63,3 @@ pub fn protocol_name(protocol: u8) -> String {
         None => protocol.to_string(),
     }
 }
-
-/// Whether the kernel program reads ports of this protocol: TCP, UDP, SCTP and UDP-Lite.
-pub fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, 6 | 17 | 132 | 136)
-}
